@@ -6,10 +6,35 @@
 //! from adds the offset.
 
 mod address;
+pub(crate) mod bytes;
+mod checkpoint;
+mod frame;
+mod geometry;
+mod record;
+mod segment;
+mod superblock;
 
 pub use address::{
     ADDRESS_BITS, Address, Generation, LENGTH_BITS, LengthCode, SegmentId, Seqno, UNIT_BYTES_MIN,
 };
+
+pub use checkpoint::{
+    ImageRef, PIECE_HEADER_BYTES, PartitionImages, Piece, PieceHeader, PieceKind, Root, RootRef,
+};
+pub use frame::{Extent, FRAME_HEADER_BYTES, FrameHeader, first_record_offset};
+pub use geometry::{
+    BACK_BYTES, CAPACITY_MAX, FRONT_BYTES, Geometry, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN,
+    SEGMENTS_MIN, SUPERBLOCK_BYTES,
+};
+pub use record::{
+    DELTA_BITS, KEY_BYTES_MAX, Kind, RECORD_HEADER_BYTES, Record, RecordFields, content_hash,
+    parse_record, record_length,
+};
+pub use segment::{COMMIT_STREAM, Class, HEAD_COUNT, SEGMENT_HEADER_BYTES, Seed, SegmentHeader};
+pub use superblock::{CUTS_MAX, Clean, Cut, Superblock};
+
+/// Version of the format this build reads and writes.
+pub const VERSION: u32 = 1;
 
 /// Why bytes from media were refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
