@@ -39,6 +39,9 @@ pub struct Geometry {
 }
 
 impl Geometry {
+    /// Bytes of the smallest store.
+    pub const SMALLEST: u64 = FRONT_BYTES + BACK_BYTES + SEGMENTS_MIN * SEGMENT_BYTES_MIN;
+
     /// The geometry of a new store of `capacity` bytes; `None` if no store fits or a size
     /// is out of its range.
     #[must_use]
@@ -87,7 +90,7 @@ impl Geometry {
         {
             return Err(Invalid::Field("segment size"));
         }
-        if !self.block_bytes.is_power_of_two() || !(512..=65_536).contains(&self.block_bytes) {
+        if !self.block_bytes.is_power_of_two() || !(512..=4096).contains(&self.block_bytes) {
             return Err(Invalid::Field("block size"));
         }
         if self.capacity > CAPACITY_MAX || self.capacity % 4096 != 0 {

@@ -1,1 +1,369 @@
-//! Log.
+//! The log: segments, heads, group commit, cleaning, checkpoints, recovery.
+//!
+//! It knows nothing of keys. The owner of the records (the key-value layer) is called
+//! through [`Owner`]: replay this record; is this record live, and if so append it again;
+//! write and load your part of the checkpoint. (RAMCloud's cut between log and index.)
+
+mod appender;
+mod checkpoint;
+mod cleaner;
+mod committer;
+mod policy;
+mod recovery;
+mod scanner;
+mod segments;
+mod superblocks;
+
+use std::time::Duration;
+
+use crate::device::{AlignedBuf, Device};
+use crate::format::{
+    Address, Class, Geometry, HEAD_COUNT, Invalid, LengthCode, Record, SegmentId, Seqno,
+};
+use crate::sync::{Arc, AtomicBool, AtomicU64, Condvar, Mutex, MutexGuard, Ordering};
+use crate::{Error, Result};
+
+pub(crate) use appender::{Appender, NewRecord, NoRoom, Purpose};
+pub(crate) use checkpoint::CheckpointState;
+pub(crate) use policy::{first_exponent, next_exponent, survivor_exponent};
+pub(crate) use recovery::{Opened, open_log};
+pub(crate) use scanner::{ScannedFrame, SegmentScanner};
+pub(crate) use segments::{Segment, SegmentTable, State};
+pub(crate) use superblocks::{Superblocks, create_superblocks, find_superblock};
+
+use appender::{Reserve, Start};
+use committer::CommitState;
+
+/// Where a record is, as the log tells its owner.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Position {
+    pub(crate) address: Address,
+    pub(crate) seqno: Seqno,
+    /// The head the record's segment belonged to.
+    pub(crate) head: u8,
+}
+
+/// What became of a record the cleaner showed to its owner.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Relocation {
+    /// It is not needed.
+    Dead,
+    /// It was appended again.
+    Moved,
+}
+
+/// The owner of the records in the log.
+pub(crate) trait Owner: Send + Sync {
+    /// Applies a record of the log. Records come in the order of their seqnos.
+    fn replay(&self, log: &Log, record: &Record<'_>, position: Position) -> Result<()>;
+
+    /// Appends the record again if it is needed, and redirects what points to it, in one
+    /// step against every writer of its key. `horizon`: older tombstones are not needed.
+    fn relocate(
+        &self,
+        log: &Log,
+        record: &Record<'_>,
+        position: Position,
+        victim_clock: u64,
+        horizon: Seqno,
+    ) -> std::result::Result<Relocation, NoRoom>;
+
+    /// Partitions the owner's state is checkpointed in.
+    fn partition_count(&self) -> u32;
+
+    /// Writes the image of a partition unit by unit into `sink`; `horizon` gives, under the
+    /// locks that exclude writers of the unit, the seqno below which the unit has
+    /// everything. Returns the lowest horizon used.
+    fn image(
+        &self,
+        partition: u32,
+        horizon: &dyn Fn() -> Seqno,
+        sink: &mut dyn FnMut(&[u8]) -> Result<()>,
+    ) -> Result<Seqno>;
+
+    /// Loads one piece of a partition's image.
+    fn load_image(&self, log: &Log, partition: u32, bytes: &[u8]) -> std::result::Result<(), Invalid>;
+
+    /// Forgets what was loaded of a partition, before another image of it is loaded.
+    fn clear_partition(&self, log: &Log, partition: u32);
+
+    /// Whether all of a partition has been loaded.
+    fn partition_is_whole(&self, partition: u32) -> bool;
+
+    /// Bytes of DRAM of the owner's state: about what all images take on flash.
+    fn memory_bytes(&self) -> u64;
+
+    /// Drops cached data of a segment whose life ended.
+    fn segment_freed(&self, segment: SegmentId) {
+        let _ = segment;
+    }
+}
+
+/// Counters of a log since it was opened.
+#[derive(Default)]
+pub(crate) struct Counters {
+    pub(crate) user_bytes: AtomicU64,
+    pub(crate) record_bytes: AtomicU64,
+    pub(crate) cleaning_bytes: AtomicU64,
+    pub(crate) checkpoint_bytes: AtomicU64,
+    pub(crate) superblock_bytes: AtomicU64,
+    pub(crate) prewrite_bytes: AtomicU64,
+    pub(crate) groups: AtomicU64,
+    pub(crate) flushes: AtomicU64,
+    pub(crate) victims_cleaned: AtomicU64,
+    pub(crate) partitions_imaged: AtomicU64,
+    pub(crate) read_retries: AtomicU64,
+    pub(crate) read_errors: AtomicU64,
+    pub(crate) discarded_bytes: AtomicU64,
+}
+
+impl Counters {
+    pub(crate) fn add(counter: &AtomicU64, by: u64) {
+        // Statistics: nothing is ordered by them.
+        counter.fetch_add(by, Ordering::Relaxed);
+    }
+}
+
+/// What the log needs to know of the options.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LogOptions {
+    pub(crate) read_only: bool,
+    /// Bytes of log between two images of a partition; chosen from the index when `None`.
+    pub(crate) checkpoint_interval_bytes: Option<u64>,
+    pub(crate) discard_bytes_per_second: u64,
+}
+
+/// Bytes of a buffered group commit: large enough that headers and padding of nine heads
+/// do not matter, small enough that emptied segments come back soon.
+pub(crate) const GROUP_BYTES: u64 = 1 << 20;
+/// A buffered group is committed when its first record has waited this long.
+const GROUP_AGE: Duration = Duration::from_millis(50);
+
+/// A log on a device.
+pub(crate) struct Log {
+    device: Arc<dyn Device>,
+    geometry: Geometry,
+    options: LogOptions,
+    table: Arc<SegmentTable>,
+    appender: Mutex<Appender>,
+    /// With the appender's lock: room came back, or will not.
+    space: Condvar,
+    /// With the appender's lock: background threads have something to do.
+    work: Condvar,
+    /// With the appender's lock: a writer joined the group a leader gathers for.
+    joined: Condvar,
+    commit: Mutex<CommitState>,
+    committed: Condvar,
+    poisoned: AtomicBool,
+    stopping: AtomicBool,
+    /// The cleaner found nothing to gain.
+    stuck: AtomicBool,
+    /// Writers waiting for room now.
+    starving: AtomicU64,
+    checkpoint: Mutex<CheckpointState>,
+    superblocks: Mutex<Superblocks>,
+    /// Tombstones older than this are not needed for replay.
+    older_horizon: AtomicU64,
+    /// The cleaner asks for newer images.
+    wants_checkpoint: AtomicBool,
+    /// Victims emptied since a writer last got room: bounds cleaning that gains nothing.
+    fruitless: AtomicU64,
+    pub(crate) counters: Counters,
+}
+
+impl Log {
+    fn new(
+        device: Arc<dyn Device>,
+        options: LogOptions,
+        table: Arc<SegmentTable>,
+        superblocks: Superblocks,
+    ) -> Self {
+        let geometry = superblocks.current.geometry;
+        let start = Start { epoch: superblocks.current.epoch, next_seqno: 1, next_group: 1, clock: 0 };
+        Self {
+            appender: Mutex::new(Appender::new(geometry, table.clone(), RESERVE, start)),
+            device,
+            geometry,
+            options,
+            table,
+            space: Condvar::new(),
+            work: Condvar::new(),
+            joined: Condvar::new(),
+            commit: Mutex::new(CommitState::default()),
+            committed: Condvar::new(),
+            poisoned: AtomicBool::new(false),
+            stopping: AtomicBool::new(false),
+            stuck: AtomicBool::new(false),
+            starving: AtomicU64::new(0),
+            checkpoint: Mutex::new(CheckpointState::default()),
+            superblocks: Mutex::new(superblocks),
+            older_horizon: AtomicU64::new(0),
+            wants_checkpoint: AtomicBool::new(false),
+            fruitless: AtomicU64::new(0),
+            counters: Counters::default(),
+        }
+    }
+
+    /// The log of a new store.
+    pub(crate) fn create(device: Arc<dyn Device>, superblocks: Superblocks, options: LogOptions) -> Self {
+        let table = Arc::new(SegmentTable::new(superblocks.current.geometry));
+        if !device.wants_prewrite() {
+            for (_, segment) in table.iter() {
+                segment.set_state(State::Free);
+            }
+        }
+        let log = Self::new(device, options, table, superblocks);
+        let epoch = log.superblocks.lock().current.epoch;
+        log.start_appender(Start { epoch, next_seqno: 1, next_group: 1, clock: 0 });
+        log
+    }
+
+    fn start_appender(&self, start: Start) {
+        *self.appender.lock() = Appender::new(self.geometry, self.table.clone(), RESERVE, start);
+        self.commit.lock().durable = start.next_seqno - 1;
+    }
+
+    pub(crate) fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    pub(crate) fn table(&self) -> &SegmentTable {
+        &self.table
+    }
+
+    pub(crate) fn device(&self) -> &Arc<dyn Device> {
+        &self.device
+    }
+
+    pub(crate) fn options(&self) -> &LogOptions {
+        &self.options
+    }
+
+    /// The appender, locked: a seqno and a place are taken in one step.
+    pub(crate) fn appender(&self) -> MutexGuard<'_, Appender> {
+        self.appender.lock()
+    }
+
+    /// Bytes of a record of this length.
+    pub(crate) fn record_bytes(&self, length: LengthCode) -> u64 {
+        length.units() * u64::from(self.geometry.unit_bytes)
+    }
+
+    /// Refuses writes of a store that is read-only or failed.
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        if self.options.read_only {
+            return Err(Error::ReadOnly);
+        }
+        if self.is_poisoned() { Err(Error::Poisoned) } else { Ok(()) }
+    }
+
+    pub(crate) fn is_poisoned(&self) -> bool {
+        // Acquire pairs with the Release in `poison`.
+        self.poisoned.load(Ordering::Acquire)
+    }
+
+    /// Ends all writing: a write or flush failed, so what is on media is unknown.
+    pub(crate) fn poison(&self) {
+        self.poisoned.store(true, Ordering::Release);
+        self.wake_everyone();
+    }
+
+    /// Asks the background threads to end.
+    pub(crate) fn stop(&self) {
+        self.stopping.store(true, Ordering::Release);
+        self.wake_everyone();
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire) || self.is_poisoned()
+    }
+
+    fn wake_everyone(&self) {
+        // The locks are taken so that nobody is between its check and its wait.
+        {
+            let _commit = self.commit.lock();
+            self.committed.notify_all();
+        }
+        let _appender = self.appender.lock();
+        self.space.notify_all();
+        self.work.notify_all();
+        self.joined.notify_all();
+    }
+
+    /// A record's bytes died: the cleaner may have something to gain again.
+    pub(crate) fn record_died(&self, address: Address, bytes: u64) {
+        self.table.add_live(address, -(bytes as i64));
+        if self.stuck.load(Ordering::Relaxed) {
+            self.fruitless.store(0, Ordering::Relaxed);
+            self.stuck.store(false, Ordering::Relaxed);
+            self.work.notify_all();
+        }
+    }
+
+    /// Bytes of records the store accepts: what remains when the reserve, two generations
+    /// of images and the last few percent, without which cleaning finds nothing to gain, are
+    /// set aside.
+    pub(crate) fn usable_bytes(&self, image_bytes: u64) -> u64 {
+        let payload = self.geometry.segment_bytes - self.geometry.header_bytes();
+        let images = (image_bytes * 5 / 2).div_ceil(self.geometry.segment_bytes) + 3;
+        let held = RESERVED_SEGMENTS + images;
+        let segments = u64::from(self.geometry.segment_count).saturating_sub(held);
+        segments * payload / 100 * USABLE_PERCENT
+    }
+
+    /// Waits until `ready`; an error if the store fails or no room can be made.
+    pub(crate) fn wait_for_space(&self, ready: &dyn Fn(&Appender) -> bool) -> Result<()> {
+        self.starving.fetch_add(1, Ordering::Relaxed);
+        let mut appender = self.appender.lock();
+        let result = loop {
+            if self.is_poisoned() {
+                break Err(Error::Poisoned);
+            }
+            if ready(&appender) {
+                self.fruitless.store(0, Ordering::Relaxed);
+                break Ok(());
+            }
+            if self.stuck.load(Ordering::Relaxed) {
+                break Err(Error::NoSpace { what: "capacity" });
+            }
+            self.work.notify_all();
+            appender = self.space.wait_for(appender, Duration::from_millis(100));
+        };
+        drop(appender);
+        self.starving.fetch_sub(1, Ordering::Relaxed);
+        result
+    }
+
+    /// Reads `into` from the device, counting errors and trying again: a transient error or
+    /// a page of zeros under memory pressure must not become a lost value.
+    pub(crate) fn read_device(&self, offset: u64, into: &mut AlignedBuf) -> Result<()> {
+        let mut attempt = 0;
+        loop {
+            match self.device.read(offset, into) {
+                Ok(()) => return Ok(()),
+                Err(_) if attempt < READ_RETRIES => {
+                    attempt += 1;
+                    Counters::add(&self.counters.read_retries, 1);
+                }
+                Err(source) => {
+                    Counters::add(&self.counters.read_errors, 1);
+                    return Err(Error::Io { op: "read", offset, source });
+                }
+            }
+        }
+    }
+
+    pub(crate) fn flush_device(&self) -> Result<()> {
+        Counters::add(&self.counters.flushes, 1);
+        self.device.flush().map_err(|source| Error::Io { op: "flush", offset: 0, source })
+    }
+}
+
+/// Reads are tried again this often (as BlueStore does).
+pub(crate) const READ_RETRIES: u32 = 3;
+/// Segments the store keeps for itself: open heads, the checkpoint's two, and the reserve.
+const RESERVED_SEGMENTS: u64 = HEAD_COUNT as u64 + 2 + RESERVE.user as u64 + 4;
+/// Beyond this share of the rest, cleaning gains too little to go on.
+const USABLE_PERCENT: u64 = 97;
+/// Free segments kept from puts, and from deletes.
+const RESERVE: Reserve = Reserve { user: 6, delete: 4 };

@@ -1,0 +1,645 @@
+//! Appending: seqnos, open heads, and the frames of the group being filled.
+//!
+//! One lock covers it all: a seqno and a place in a frame are taken in one step, so the
+//! records of every closed group are exactly those up to a seqno, over all heads
+//! (invariant D4). Callers hold the lock of the index shard of the key, so that the index
+//! is updated in the order of seqnos (C2). Appending never waits and never does I/O: when
+//! there is no room it says so, and the caller lets its locks go before it waits.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use crate::device::AlignedBuf;
+use crate::format::{
+    Address, COMMIT_STREAM, Class, DELTA_BITS, Extent, FrameHeader, Geometry, HEAD_COUNT, LengthCode,
+    RecordFields, SegmentHeader, SegmentId, Seed, Seqno, first_record_offset,
+};
+use crate::sync::Arc;
+
+use super::segments::{SegmentTable, State};
+
+/// Who appends: decides how much of the reserve may be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// A caller's put.
+    User,
+    /// A caller's delete: may use what puts may not.
+    Delete,
+    /// The cleaner's survivor: may use everything.
+    Survivor,
+}
+
+/// Free segments that are kept from each purpose. The cleaner must always find room to
+/// empty one more segment (D9), and deletes must work on a full store.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Reserve {
+    pub(crate) user: usize,
+    pub(crate) delete: usize,
+}
+
+impl Reserve {
+    fn floor(&self, purpose: Purpose) -> usize {
+        match purpose {
+            Purpose::User => self.user,
+            Purpose::Delete => self.delete,
+            Purpose::Survivor => 0,
+        }
+    }
+}
+
+/// There is no free segment for this purpose now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct NoRoom;
+
+/// A record to append.
+pub(crate) struct NewRecord<'a> {
+    pub(crate) fields: RecordFields<'a>,
+    pub(crate) length: LengthCode,
+    pub(crate) head: u8,
+    pub(crate) purpose: Purpose,
+    /// Clock at which a caller wrote it; the present for a caller's own write.
+    pub(crate) clock: Option<u64>,
+}
+
+/// Where a record went.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Appended {
+    pub(crate) address: Address,
+    pub(crate) seqno: Seqno,
+}
+
+/// A frame, being filled or closed.
+pub(crate) struct Frame {
+    pub(crate) segment: SegmentId,
+    seed: Seed,
+    /// Offset in the segment where `bytes` starts: the segment header for a first frame.
+    pub(crate) write_offset: u32,
+    /// Offset in the segment of the frame header.
+    frame_offset: u32,
+    pub(crate) bytes: AlignedBuf,
+    /// Offset in the segment after the last record; set when the frame is closed.
+    data_end: u32,
+    records: u32,
+    base_seqno: Seqno,
+    last_seqno: Seqno,
+    seals: bool,
+}
+
+impl Frame {
+    /// Offset in the segment after the last byte.
+    pub(crate) fn end(&self) -> u32 {
+        self.write_offset + self.bytes.len() as u32
+    }
+
+    fn holds(&self, segment: SegmentId, offset: u32) -> bool {
+        self.segment == segment && (self.write_offset..self.end()).contains(&offset)
+    }
+}
+
+#[derive(Default)]
+struct Head {
+    segment: Option<SegmentId>,
+    /// Offset in the segment of the next record (or frame, when none is open).
+    next: u32,
+    frame: Option<Frame>,
+    /// Sum of the clocks of the records in the segment, for their mean.
+    clock_sum: u128,
+    clock_records: u64,
+}
+
+/// A group being written.
+pub(crate) struct Group {
+    pub(crate) id: u64,
+    pub(crate) frames: Vec<Arc<Frame>>,
+    /// Every seqno up to here is in this or an earlier group.
+    pub(crate) last_seqno: Seqno,
+    /// Segment headers this group writes besides its frames: of emptied segments that become
+    /// free, and of new checkpoint segments.
+    pub(crate) headers: Vec<(SegmentId, SegmentHeader)>,
+    pub(crate) writers: u64,
+    extents: [Extent; HEAD_COUNT],
+}
+
+/// State behind the appender's lock.
+pub(crate) struct Appender {
+    geometry: Geometry,
+    table: Arc<SegmentTable>,
+    epoch: u64,
+    reserve: Reserve,
+    next_seqno: Seqno,
+    next_group: u64,
+    clock: u64,
+    heads: [Head; HEAD_COUNT],
+    /// Frames of this group whose heads moved on to another segment.
+    closed: Vec<Frame>,
+    in_flight: Vec<Arc<Frame>>,
+    in_flight_bytes: u64,
+    pending_bytes: u64,
+    pending_records: u64,
+    /// When the first record of this group was appended.
+    oldest_pending: Option<Instant>,
+    /// Callers of this group that wait for its commit.
+    writers: u64,
+    gathering: u64,
+    free: VecDeque<SegmentId>,
+    /// Segments never used, to be prepared.
+    unwritten: VecDeque<SegmentId>,
+    /// Emptied segments, each with the seqno that must be durable before it is freed.
+    emptied: Vec<(SegmentId, Seqno)>,
+    /// Headers of checkpoint segments that the next group writes.
+    headers: Vec<(SegmentId, SegmentHeader)>,
+    durable_extents: [Extent; HEAD_COUNT],
+    buffers: Vec<AlignedBuf>,
+    appended_bytes: u64,
+    overhead_bytes: u64,
+}
+
+/// Buffers kept for reuse: enough for every head twice.
+const SPARE_BUFFERS: usize = 2 * HEAD_COUNT;
+/// A spare buffer larger than this is given back to the allocator.
+const SPARE_BUFFER_BYTES: usize = 4 << 20;
+
+/// Where recovery left the counters.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Start {
+    pub(crate) epoch: u64,
+    pub(crate) next_seqno: Seqno,
+    pub(crate) next_group: u64,
+    pub(crate) clock: u64,
+}
+
+impl Appender {
+    pub(crate) fn new(geometry: Geometry, table: Arc<SegmentTable>, reserve: Reserve, start: Start) -> Self {
+        let by_state = |wanted| {
+            table.iter().filter(|(_, segment)| segment.state() == wanted).map(|(id, _)| id).collect()
+        };
+        Self {
+            geometry,
+            epoch: start.epoch,
+            reserve,
+            next_seqno: start.next_seqno,
+            next_group: start.next_group,
+            clock: start.clock,
+            heads: Default::default(),
+            closed: Vec::new(),
+            in_flight: Vec::new(),
+            in_flight_bytes: 0,
+            pending_bytes: 0,
+            pending_records: 0,
+            oldest_pending: None,
+            writers: 0,
+            gathering: 0,
+            free: by_state(State::Free),
+            unwritten: by_state(State::Unwritten),
+            emptied: Vec::new(),
+            headers: Vec::new(),
+            durable_extents: Default::default(),
+            buffers: Vec::new(),
+            appended_bytes: 0,
+            overhead_bytes: 0,
+            table,
+        }
+    }
+
+    pub(crate) fn next_seqno(&self) -> Seqno {
+        self.next_seqno
+    }
+
+    pub(crate) fn next_group(&self) -> u64 {
+        self.next_group
+    }
+
+    pub(crate) fn clock(&self) -> u64 {
+        self.clock
+    }
+
+    /// Bytes of records appended since the log was opened, survivors included.
+    pub(crate) fn appended_bytes(&self) -> u64 {
+        self.appended_bytes
+    }
+
+    /// Headers and padding written since the log was opened.
+    pub(crate) fn overhead_bytes(&self) -> u64 {
+        self.overhead_bytes
+    }
+
+    /// Bytes accepted and not yet on the device.
+    pub(crate) fn unwritten_bytes(&self) -> u64 {
+        self.pending_bytes + self.in_flight_bytes
+    }
+
+    pub(crate) fn pending_bytes(&self) -> u64 {
+        self.pending_bytes
+    }
+
+    /// How long the oldest record of the group being filled has waited.
+    pub(crate) fn pending_age(&self) -> Option<Duration> {
+        self.oldest_pending.map(|since| since.elapsed())
+    }
+
+    pub(crate) fn pending_writers(&self) -> u64 {
+        self.writers
+    }
+
+    /// Segments that can be taken without cleaning.
+    pub(crate) fn free_count(&self) -> usize {
+        self.free.len()
+    }
+
+    pub(crate) fn unwritten_count(&self) -> usize {
+        self.unwritten.len()
+    }
+
+    pub(crate) fn emptied_count(&self) -> usize {
+        self.emptied.len()
+    }
+
+    /// Whether a group would have anything to write.
+    pub(crate) fn has_work(&self, durable: Seqno) -> bool {
+        self.pending_records > 0
+            || !self.closed.is_empty()
+            || !self.headers.is_empty()
+            || self.emptied.iter().any(|(_, needed)| *needed <= durable)
+    }
+
+    /// Counts a caller that waits for this group; true when a gathering leader has all it
+    /// waits for.
+    pub(crate) fn add_writer(&mut self) -> bool {
+        self.writers += 1;
+        self.writers == self.gathering
+    }
+
+    /// The leader waits until this many writers have joined; 0 when it does not.
+    pub(crate) fn gather_for(&mut self, writers: u64) {
+        self.gathering = writers;
+    }
+
+    /// Whether `bytes` of records for one head, one `largest`, can be appended now.
+    pub(crate) fn has_room(&self, head: u8, bytes: u64, largest: u64, purpose: Purpose) -> bool {
+        let segment_bytes = self.geometry.segment_bytes;
+        let head = &self.heads[usize::from(head)];
+        let frame_bytes = first_record_offset(self.geometry.unit_bytes);
+        let here = match (head.segment, &head.frame) {
+            (Some(_), Some(_)) => segment_bytes - u64::from(head.next),
+            (Some(_), None) => (segment_bytes - u64::from(head.next)).saturating_sub(frame_bytes),
+            _ => 0,
+        };
+        if bytes <= here {
+            return true;
+        }
+        // Each further segment may waste up to the largest record at its end.
+        let payload = segment_bytes - self.geometry.header_bytes() - frame_bytes - largest;
+        let wanted = bytes.div_ceil(payload) as usize;
+        self.free.len() >= wanted + self.reserve.floor(purpose)
+    }
+
+    /// Appends a record to the group being filled.
+    pub(crate) fn append(&mut self, record: &NewRecord<'_>) -> Result<Appended, NoRoom> {
+        let bytes = (record.length.units() * u64::from(self.geometry.unit_bytes)) as u32;
+        let head_index = self.head_with_room(record, bytes)?;
+        let seqno = self.next_seqno;
+        let clock = record.clock.unwrap_or(self.clock);
+        self.open_frame(head_index, seqno);
+        let head = &mut self.heads[head_index];
+        let Some(frame) = head.frame.as_mut() else { unreachable!("open_frame just opened it") };
+        let offset = head.next;
+        let at = frame.bytes.len();
+        frame.bytes.resize_for_overwrite(at + bytes as usize);
+        let delta = seqno - frame.last_seqno;
+        record.fields.encode(frame.seed, u64::from(offset), delta, &mut frame.bytes[at..]);
+        frame.records += 1;
+        frame.last_seqno = seqno;
+        head.next += bytes;
+        head.clock_sum += u128::from(clock);
+        head.clock_records += 1;
+        let segment = self.table.segment(frame.segment);
+        segment.set_mean_clock((head.clock_sum / u128::from(head.clock_records)) as u64);
+        segment.set_last_seqno(seqno);
+        if record.fields.kind.is_tombstone() {
+            segment.add_tombstone(seqno, bytes);
+        }
+        self.next_seqno += 1;
+        self.pending_bytes += u64::from(bytes);
+        self.appended_bytes += u64::from(bytes);
+        self.pending_records += 1;
+        if self.oldest_pending.is_none() {
+            self.oldest_pending = Some(Instant::now());
+        }
+        if record.purpose != Purpose::Survivor {
+            self.clock += u64::from(bytes);
+        }
+        Ok(Appended { address: self.geometry.address(frame.segment, u64::from(offset)), seqno })
+    }
+
+    /// The head a record goes to: its own, after moving it to a fresh segment if need be.
+    /// When free segments are nearly gone a survivor may go to any class with room left, so
+    /// that cleaning needs no more than one fresh segment at a time.
+    fn head_with_room(&mut self, record: &NewRecord<'_>, bytes: u32) -> Result<usize, NoRoom> {
+        let wanted = usize::from(record.head);
+        if self.fits(wanted, bytes) {
+            return Ok(wanted);
+        }
+        if record.purpose == Purpose::Survivor && self.free.len() <= self.reserve.delete {
+            let other = (0..usize::from(COMMIT_STREAM)).find(|&head| self.fits(head, bytes));
+            if let Some(other) = other {
+                return Ok(other);
+            }
+        }
+        if self.free.len() <= self.reserve.floor(record.purpose) {
+            return Err(NoRoom);
+        }
+        self.roll(wanted)?;
+        assert!(self.fits(wanted, bytes), "a record fits in a fresh segment");
+        Ok(wanted)
+    }
+
+    fn fits(&self, head_index: usize, bytes: u32) -> bool {
+        let head = &self.heads[head_index];
+        let Some(_) = head.segment else { return false };
+        // A frame that cannot express the seqno distance is closed, and the next one starts
+        // on a block behind it.
+        let start = match &head.frame {
+            Some(frame) if self.delta_fits(frame) => u64::from(head.next),
+            Some(_) => {
+                self.geometry.round_to_block(u64::from(head.next))
+                    + first_record_offset(self.geometry.unit_bytes)
+            }
+            None => u64::from(head.next) + first_record_offset(self.geometry.unit_bytes),
+        };
+        start + u64::from(bytes) <= self.geometry.segment_bytes
+    }
+
+    fn delta_fits(&self, frame: &Frame) -> bool {
+        self.next_seqno - frame.last_seqno < 1 << DELTA_BITS
+    }
+
+    /// Makes sure the head has a frame that can take the record of `seqno`.
+    fn open_frame(&mut self, head_index: usize, seqno: Seqno) {
+        let stale = self.heads[head_index].frame.as_ref().is_some_and(|frame| !self.delta_fits(frame));
+        if stale {
+            self.close_frame(head_index, false);
+        }
+        if self.heads[head_index].frame.is_none() {
+            self.start_frame(head_index, seqno, None);
+        }
+    }
+
+    fn start_frame(&mut self, head_index: usize, seqno: Seqno, first: Option<SegmentHeader>) {
+        let Some(segment) = self.heads[head_index].segment else {
+            unreachable!("a frame is started in a segment")
+        };
+        let mut bytes = self.buffers.pop().unwrap_or_default();
+        bytes.clear();
+        let frame_offset = self.heads[head_index].next;
+        let mut write_offset = frame_offset;
+        if let Some(header) = first {
+            bytes.resize(self.geometry.header_bytes() as usize);
+            header.encode(&mut bytes);
+            write_offset = 0;
+        }
+        let at = bytes.len();
+        bytes.resize(at + first_record_offset(self.geometry.unit_bytes) as usize);
+        let head = &mut self.heads[head_index];
+        head.next = frame_offset + first_record_offset(self.geometry.unit_bytes) as u32;
+        head.frame = Some(Frame {
+            segment,
+            seed: self.table.segment(segment).seed(),
+            write_offset,
+            frame_offset,
+            bytes,
+            data_end: 0,
+            records: 0,
+            base_seqno: seqno,
+            last_seqno: seqno,
+            seals: false,
+        });
+    }
+
+    /// Pads the head's frame to whole blocks and puts it aside for the group.
+    fn close_frame(&mut self, head_index: usize, seals: bool) {
+        let head = &mut self.heads[head_index];
+        let Some(mut frame) = head.frame.take() else { return };
+        frame.data_end = frame.end();
+        frame.bytes.pad_to(self.geometry.block_bytes as usize);
+        frame.seals = seals;
+        head.next = frame.end();
+        self.closed.push(frame);
+    }
+
+    /// Seals the head's segment; its last frame says so, unless the segment is full to the
+    /// last block (D6).
+    fn seal(&mut self, head_index: usize) {
+        let Some(segment) = self.heads[head_index].segment else { return };
+        if self.heads[head_index].frame.is_none()
+            && u64::from(self.heads[head_index].next) < self.geometry.segment_bytes
+        {
+            // An empty frame: its seqno range is the one before the next record.
+            self.start_frame(head_index, self.next_seqno - 1, None);
+        }
+        self.close_frame(head_index, true);
+        self.table.segment(segment).seal(self.heads[head_index].next, self.clock);
+        self.heads[head_index] = Head::default();
+    }
+
+    /// Seals all heads, for an orderly stop.
+    pub(crate) fn seal_all(&mut self) {
+        for head_index in 0..HEAD_COUNT {
+            self.seal(head_index);
+        }
+    }
+
+    /// Moves the head to a fresh segment.
+    fn roll(&mut self, head_index: usize) -> Result<(), NoRoom> {
+        let segment = self.free.pop_front().ok_or(NoRoom)?;
+        self.seal(head_index);
+        let header = self.begin_life(segment, Class::Data(head_index as u8));
+        self.table.segment(segment).begin(State::Open, head_index as u8, header.seed(), self.clock);
+        let head = &mut self.heads[head_index];
+        head.segment = Some(segment);
+        head.next = self.geometry.header_bytes() as u32;
+        let seqno = self.next_seqno;
+        self.start_frame(head_index, seqno, Some(header));
+        Ok(())
+    }
+
+    /// The header of a segment taken into use now.
+    fn begin_life(&self, segment: SegmentId, class: Class) -> SegmentHeader {
+        let entry = self.table.segment(segment);
+        if entry.generation() == 0 {
+            entry.set_generation(1);
+        }
+        SegmentHeader {
+            geometry: self.geometry,
+            segment,
+            class,
+            generation: entry.generation(),
+            epoch: self.epoch,
+            opened_seqno: self.next_seqno,
+            group: self.next_group,
+            opened_clock: self.clock,
+        }
+    }
+
+    /// Takes a free segment for checkpoint pieces, leaving `floor` behind. The next group
+    /// writes its header: so headers become durable in the order segments are first used,
+    /// and a hole among them is damage (D8).
+    pub(crate) fn take_for_checkpoint(&mut self, floor: usize) -> Result<SegmentHeader, NoRoom> {
+        if self.free.len() <= floor {
+            return Err(NoRoom);
+        }
+        let segment = self.free.pop_front().ok_or(NoRoom)?;
+        let header = self.begin_life(segment, Class::Checkpoint);
+        self.table.segment(segment).begin(State::Checkpoint, 0, header.seed(), self.clock);
+        self.headers.push((segment, header));
+        Ok(header)
+    }
+
+    /// Closes the group being filled and hands it over to be written. `durable` is the last
+    /// durable seqno. `None` when there is nothing to write.
+    pub(crate) fn close_group(&mut self, durable: Seqno) -> Option<Group> {
+        assert!(self.in_flight.is_empty(), "one group is written at a time");
+        for head_index in 0..HEAD_COUNT {
+            self.close_frame(head_index, false);
+        }
+        let mut headers = self.take_frees(durable);
+        headers.append(&mut self.headers);
+        if self.closed.is_empty() && headers.is_empty() {
+            return None;
+        }
+        let id = self.next_group;
+        self.next_group += 1;
+        let mut frames = std::mem::take(&mut self.closed);
+        let frame_count = frames.len() as u16;
+        for (frame_index, frame) in (0..).zip(frames.iter_mut()) {
+            self.finish_header(frame, id, frame_index, frame_count);
+        }
+        self.in_flight = frames.into_iter().map(Arc::new).collect();
+        let frame_bytes: u64 = self.in_flight.iter().map(|frame| frame.bytes.len() as u64).sum();
+        self.overhead_bytes +=
+            frame_bytes - self.pending_bytes + headers.len() as u64 * self.geometry.header_bytes();
+        self.in_flight_bytes = std::mem::take(&mut self.pending_bytes);
+        self.pending_records = 0;
+        self.oldest_pending = None;
+        let mut extents = [Extent::default(); HEAD_COUNT];
+        for (extent, head) in extents.iter_mut().zip(&self.heads) {
+            if let Some(segment) = head.segment {
+                *extent = Extent { segment, end: head.next };
+            }
+        }
+        Some(Group {
+            id,
+            frames: self.in_flight.clone(),
+            last_seqno: self.next_seqno - 1,
+            headers,
+            writers: std::mem::take(&mut self.writers),
+            extents,
+        })
+    }
+
+    fn finish_header(&self, frame: &mut Frame, group: u64, frame_index: u16, frame_count: u16) {
+        let header = FrameHeader {
+            frame_bytes: frame.end() - frame.frame_offset,
+            data_bytes: frame.data_end - frame.frame_offset,
+            record_count: frame.records,
+            seals: frame.seals,
+            frame_index,
+            frame_count,
+            group,
+            base_seqno: frame.base_seqno,
+            last_seqno: frame.last_seqno,
+            clock: self.clock,
+            extents: self.durable_extents,
+        };
+        let at = (frame.frame_offset - frame.write_offset) as usize;
+        header.encode(frame.seed, u64::from(frame.frame_offset), &mut frame.bytes[at..]);
+    }
+
+    fn take_frees(&mut self, durable: Seqno) -> Vec<(SegmentId, SegmentHeader)> {
+        let (ready, waiting) =
+            std::mem::take(&mut self.emptied).into_iter().partition(|(_, needed)| *needed <= durable);
+        self.emptied = waiting;
+        let ready: Vec<(SegmentId, Seqno)> = ready;
+        let free_header = |(segment, _): (SegmentId, Seqno)| {
+            let entry = self.table.segment(segment);
+            entry.set_generation(entry.generation() + 1);
+            (segment, self.begin_life(segment, Class::Free))
+        };
+        ready.into_iter().map(free_header).collect()
+    }
+
+    /// The group reached media: its segments can be read from the device, and what it freed
+    /// can be used.
+    pub(crate) fn group_written(&mut self, group: Group) {
+        for frame in &group.frames {
+            self.table.segment(frame.segment).set_written(frame.end());
+        }
+        for (segment, header) in &group.headers {
+            if header.class == Class::Free {
+                self.table.segment(*segment).set_state(State::Free);
+                self.free.push_back(*segment);
+            }
+        }
+        self.durable_extents = group.extents;
+        self.in_flight_bytes = 0;
+        drop(group);
+        for frame in std::mem::take(&mut self.in_flight) {
+            if let Ok(frame) = Arc::try_unwrap(frame) {
+                self.keep_buffer(frame.bytes);
+            }
+        }
+    }
+
+    fn keep_buffer(&mut self, buffer: AlignedBuf) {
+        if self.buffers.len() < SPARE_BUFFERS && buffer.capacity() <= SPARE_BUFFER_BYTES {
+            self.buffers.push(buffer);
+        }
+    }
+
+    /// A segment whose content is not needed once all seqnos assigned so far are durable.
+    pub(crate) fn emptied(&mut self, segment: SegmentId) {
+        self.table.segment(segment).set_state(State::Emptied);
+        self.emptied.push((segment, self.next_seqno - 1));
+    }
+
+    /// Takes a never-used segment to prepare it.
+    pub(crate) fn take_unwritten(&mut self) -> Option<SegmentId> {
+        self.unwritten.pop_front()
+    }
+
+    /// Takes a free segment to give its blocks back, if more than `keep` are free.
+    pub(crate) fn take_surplus(&mut self, keep: usize) -> Option<SegmentId> {
+        if self.free.len() <= keep { None } else { self.free.pop_back() }
+    }
+
+    /// Gives a prepared segment to the free list.
+    pub(crate) fn prepared(&mut self, segment: SegmentId) {
+        self.table.segment(segment).set_state(State::Free);
+        self.free.push_back(segment);
+    }
+
+    /// Puts a segment whose blocks were given back among those to prepare before use.
+    pub(crate) fn discarded(&mut self, segment: SegmentId) {
+        self.table.segment(segment).set_state(State::Unwritten);
+        self.unwritten.push_back(segment);
+    }
+
+    /// The header that says a segment is free, in this state of the counters.
+    pub(crate) fn free_header(&self, segment: SegmentId, class: Class) -> SegmentHeader {
+        self.begin_life(segment, class)
+    }
+
+    /// Copies bytes of a record that is not on the device yet; false when it is not here.
+    pub(crate) fn copy_pending(&self, segment: SegmentId, offset: u32, into: &mut [u8]) -> bool {
+        let open = self.heads.iter().filter_map(|head| head.frame.as_ref());
+        let flying = self.in_flight.iter().map(|frame| &**frame);
+        for frame in open.chain(&self.closed).chain(flying) {
+            if frame.holds(segment, offset) {
+                let at = (offset - frame.write_offset) as usize;
+                let Some(bytes) = frame.bytes.get(at..at + into.len()) else { return false };
+                into.copy_from_slice(bytes);
+                return true;
+            }
+        }
+        false
+    }
+}

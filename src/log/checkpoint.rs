@@ -1,0 +1,373 @@
+//! Checkpoints: images of the owner's partitions, and the roots that name them.
+//!
+//! Partitions are imaged one after another, a few at a time, so that the work is spread
+//! over the interval. Two generations of every partition are kept: losing one costs a
+//! longer replay, nothing else. A root is published only when everything its images refer
+//! to is durable, and what the new root no longer names is freed only after it is (D10).
+
+use std::collections::HashSet;
+
+use crate::device::{AlignedBuf, WriteOp};
+use crate::format::{
+    Class, Clean, ImageRef, PIECE_HEADER_BYTES, PartitionImages, Piece, PieceHeader, PieceKind, Root,
+    RootRef, SegmentHeader, SegmentId, Seqno,
+};
+use crate::sync::{MutexGuard, Ordering};
+use crate::{Error, Result};
+
+use super::recovery::Found;
+use super::{Counters, Log, Owner, Start, State};
+
+/// Partitions imaged between two roots: fewer make replay shorter by a little, more make
+/// roots cheaper.
+const PARTITIONS_A_ROOT: u32 = 8;
+/// Longest body of a piece.
+const PIECE_BYTES_MAX: u64 = 1 << 20;
+/// A rest of a segment smaller than this is not worth a piece.
+const PIECE_BYTES_MIN: u64 = 16 << 10;
+/// Interval unless the index is large: half a gigabyte replays in about a second.
+const INTERVAL_BYTES: u64 = 512 << 20;
+/// Interval in images: bounds the share of device writes that checkpoints take.
+const INTERVAL_IMAGES: u64 = 4;
+/// Free segments a checkpoint leaves to the cleaner.
+const FREE_FLOOR: usize = 2;
+
+/// A segment being filled with pieces.
+struct Filling {
+    header: SegmentHeader,
+    next: u64,
+}
+
+/// What the checkpoint writer knows.
+#[derive(Default)]
+pub(crate) struct CheckpointState {
+    root: Root,
+    root_refs: Vec<RootRef>,
+    image_sequence: u64,
+    /// Images written since the last root.
+    fresh: Vec<(u32, ImageRef)>,
+    /// Where images and first copies of roots go; where second copies go.
+    filling: [Option<Filling>; 2],
+    next_partition: u32,
+    /// Appended bytes when the last partitions were imaged.
+    imaged_at_bytes: u64,
+    /// Partitions imaged since the log was opened.
+    imaged: u64,
+}
+
+impl Log {
+    /// Takes up where recovery ended.
+    pub(crate) fn begin(&self, start: Start, root: Root, headers: &[Found]) {
+        let mut state = self.checkpoint.lock();
+        state.root_refs = self.superblocks.lock().current.roots.clone();
+        let images = root.partitions.iter().flat_map(|images| [&images.newest, &images.older]);
+        let newest_image = images.flatten().map(|image| image.sequence).max();
+        state.image_sequence = newest_image.unwrap_or(0);
+        self.older_horizon.store(root.older_horizon, Ordering::Relaxed);
+        state.root = root;
+        self.start_appender(start);
+        if self.options.read_only {
+            return;
+        }
+        let kept = state.referenced();
+        let mut appender = self.appender.lock();
+        for (segment, found) in (0..).zip(headers) {
+            let unused = matches!(found, Found::Header(header) if header.class == Class::Checkpoint)
+                && !kept.contains(&segment);
+            if unused {
+                appender.emptied(segment);
+            }
+        }
+    }
+
+    /// Bytes of log between two images of one partition.
+    pub(crate) fn checkpoint_interval(&self, owner: &dyn Owner) -> u64 {
+        self.options.checkpoint_interval_bytes.unwrap_or_else(|| {
+            INTERVAL_BYTES.min(self.geometry.capacity / 2).max(INTERVAL_IMAGES * owner.memory_bytes())
+        })
+    }
+
+    /// The checkpointer thread: images the partitions that are due.
+    pub(crate) fn checkpointer(&self, owner: &dyn Owner) {
+        let count = u64::from(owner.partition_count());
+        while !self.is_stopping() {
+            let step = self.checkpoint_interval(owner) / count.div_ceil(u64::from(PARTITIONS_A_ROOT));
+            let appender = self.appender.lock();
+            let due = appender.appended_bytes() >= self.checkpoint.lock().imaged_at_bytes + step.max(1);
+            if due || self.wants_checkpoint.swap(false, Ordering::Relaxed) {
+                drop(appender);
+                let _ = self.checkpoint_some(owner, PARTITIONS_A_ROOT);
+            } else {
+                drop(self.work.wait_for(appender, std::time::Duration::from_millis(100)));
+            }
+        }
+    }
+
+    /// Images every partition now.
+    pub(crate) fn checkpoint_all(&self, owner: &dyn Owner) -> Result<()> {
+        let mut left = owner.partition_count();
+        while left > 0 {
+            let some = left.min(PARTITIONS_A_ROOT);
+            self.checkpoint_some(owner, some)?;
+            left -= some;
+        }
+        Ok(())
+    }
+
+    /// Bytes of log that a crash now would replay, at most, by the seqnos of the images.
+    pub(crate) fn newest_horizon(&self) -> Seqno {
+        self.checkpoint.lock().root.newest_horizon
+    }
+
+    /// Partitions imaged since the log was opened.
+    pub(crate) fn partitions_imaged(&self) -> u64 {
+        self.checkpoint.lock().imaged
+    }
+
+    /// Images the next `count` partitions and publishes a root. An error leaves the last
+    /// root in force.
+    fn checkpoint_some(&self, owner: &dyn Owner, count: u32) -> Result<()> {
+        let mut state = self.checkpoint.lock();
+        let appended = self.appender.lock().appended_bytes();
+        state.imaged_at_bytes = appended;
+        state.fresh.clear();
+        for _ in 0..count {
+            let partition = state.next_partition;
+            let image = self.write_image(&mut state, owner, partition)?;
+            state.fresh.push((partition, image));
+            state.next_partition = (partition + 1) % owner.partition_count();
+        }
+        self.publish(state, owner.partition_count())
+    }
+
+    fn write_image(
+        &self,
+        state: &mut CheckpointState,
+        owner: &dyn Owner,
+        partition: u32,
+    ) -> Result<ImageRef> {
+        state.image_sequence += 1;
+        let mut image =
+            ImageRef { sequence: state.image_sequence, horizon: 0, bytes: 0, pieces: Vec::new() };
+        let mut piece = PieceBuilder::default();
+        let header = |index| PieceHeader { kind: PieceKind::Image, partition, index, sequence: image.sequence };
+        let mut pieces = Vec::new();
+        let mut bytes = 0;
+        let horizon = || self.appender.lock().next_seqno();
+        let lowest = owner.image(partition, &horizon, &mut |unit| {
+            if piece.body_bytes() > 0 && piece.body_bytes() + unit.len() as u64 > piece.limit {
+                pieces.push(self.write_piece(state, 0, &mut piece, header(pieces.len() as u32))?);
+            }
+            if piece.body_bytes() == 0 {
+                piece.limit = self.piece_room(state, 0)?;
+            }
+            bytes += unit.len() as u64;
+            piece.push(unit);
+            Ok(())
+        })?;
+        if piece.body_bytes() > 0 {
+            pieces.push(self.write_piece(state, 0, &mut piece, header(pieces.len() as u32))?);
+        }
+        image.horizon = lowest;
+        image.bytes = bytes;
+        image.pieces = pieces;
+        Ok(image)
+    }
+
+    /// Room for the body of the next piece, in a fresh segment if there is too little.
+    fn piece_room(&self, state: &mut CheckpointState, slot: usize) -> Result<u64> {
+        let segment_bytes = self.geometry.segment_bytes;
+        let filling = state.filling.get_mut(slot).and_then(Option::as_mut);
+        let room = filling.map_or(0, |filling| segment_bytes - filling.next);
+        let least = PIECE_BYTES_MIN + PIECE_HEADER_BYTES as u64;
+        let room = if room < least {
+            self.fresh_segment(state, slot)?;
+            segment_bytes - self.geometry.header_bytes()
+        } else {
+            room
+        };
+        Ok(room.min(PIECE_BYTES_MAX) - PIECE_HEADER_BYTES as u64)
+    }
+
+    fn fresh_segment(&self, state: &mut CheckpointState, slot: usize) -> Result<()> {
+        let header = loop {
+            let taken = self.appender.lock().take_for_checkpoint(FREE_FLOOR);
+            match taken {
+                Ok(header) => break header,
+                Err(_) => self.wait_for_space(&|appender| appender.free_count() > FREE_FLOOR)?,
+            }
+        };
+        let filling = Filling { header, next: self.geometry.header_bytes() };
+        state.filling[slot] = Some(filling);
+        Ok(())
+    }
+
+    fn write_piece(
+        &self,
+        state: &mut CheckpointState,
+        slot: usize,
+        piece: &mut PieceBuilder,
+        header: PieceHeader,
+    ) -> Result<Piece> {
+        let Some(filling) = state.filling.get_mut(slot).and_then(Option::as_mut) else {
+            unreachable!("piece_room chose a segment")
+        };
+        let body_bytes = piece.body_bytes() as usize;
+        let bytes = piece.bytes.len() as u32;
+        header.encode(filling.header.seed(), filling.next, &mut piece.bytes, body_bytes);
+        piece.bytes.pad_to(self.geometry.block_bytes as usize);
+        let place = Piece { segment: filling.header.segment, offset: filling.next as u32, bytes };
+        filling.next += piece.bytes.len() as u64;
+        assert!(filling.next <= self.geometry.segment_bytes, "a piece stays in its segment");
+        let offset = self.geometry.segment_offset(place.segment) + u64::from(place.offset);
+        let op = WriteOp { offset, data: &piece.bytes };
+        self.device.write_many(&[op]).map_err(|source| {
+            self.poison();
+            Error::Io { op: "write", offset, source }
+        })?;
+        Counters::add(&self.counters.checkpoint_bytes, piece.bytes.len() as u64);
+        piece.bytes.clear();
+        Ok(place)
+    }
+
+    fn publish(&self, mut state: MutexGuard<'_, CheckpointState>, partition_count: u32) -> Result<()> {
+        self.settle()?;
+        let mut root = state.root.clone();
+        root.sequence += 1;
+        root.partitions.resize(partition_count as usize, PartitionImages::default());
+        for (partition, image) in std::mem::take(&mut state.fresh) {
+            if let Some(images) = root.partitions.get_mut(partition as usize) {
+                images.older = images.newest.replace(image);
+            }
+        }
+        let lowest = |pick: fn(&PartitionImages) -> &Option<ImageRef>| {
+            let horizons = root.partitions.iter().map(|images| pick(images).as_ref().map_or(0, |i| i.horizon));
+            horizons.min().unwrap_or(0)
+        };
+        root.newest_horizon = lowest(|images| &images.newest);
+        root.older_horizon = lowest(|images| &images.older);
+        {
+            let appender = self.appender.lock();
+            root.next_seqno = appender.next_seqno();
+            root.clock = appender.clock();
+        }
+        root.covered_by_newest = self.covered(root.newest_horizon);
+        root.covered_by_older = self.covered(root.older_horizon);
+        let root_ref = self.write_root(&mut state, &root)?;
+        let mut superblocks = self.superblocks.lock();
+        let written = superblocks.update(&*self.device, |next| {
+            next.roots.insert(0, root_ref);
+            next.roots.truncate(2);
+            next.cuts.retain(|cut| cut.seqno >= root.older_horizon);
+        });
+        let written = written.inspect_err(|_| self.poison())?;
+        Counters::add(&self.counters.superblock_bytes, written);
+        Counters::add(&self.counters.flushes, 1);
+        state.root_refs = superblocks.current.roots.clone();
+        drop(superblocks);
+        let count = root.partitions.len();
+        self.older_horizon.store(root.older_horizon, Ordering::Relaxed);
+        state.root = root;
+        state.imaged += u64::from(PARTITIONS_A_ROOT).min(count as u64);
+        self.free_unreferenced(&state);
+        Ok(())
+    }
+
+    /// Makes all pieces, and everything the images refer to, durable.
+    fn settle(&self) -> Result<()> {
+        let last = self.appender.lock().next_seqno() - 1;
+        self.commit_through(last)?;
+        // Headers of new checkpoint segments go with a group; the flush is for the pieces.
+        self.commit_now()?;
+        self.flush_device().inspect_err(|_| self.poison())
+    }
+
+    fn covered(&self, horizon: Seqno) -> Vec<u64> {
+        let mut bitmap = vec![0; (self.geometry.segment_count as usize).div_ceil(64)];
+        for (id, segment) in self.table.iter() {
+            let sealed = matches!(segment.state(), State::Sealed | State::Cleaning);
+            if sealed && segment.last_seqno() < horizon {
+                if let Some(word) = bitmap.get_mut(id as usize / 64) {
+                    *word |= 1 << (id % 64);
+                }
+            }
+        }
+        bitmap
+    }
+
+    fn write_root(&self, state: &mut CheckpointState, root: &Root) -> Result<RootRef> {
+        let body = root.encode();
+        let needed = self.geometry.round_to_block((PIECE_HEADER_BYTES + body.len()) as u64);
+        let mut copies = Vec::new();
+        for slot in 0..2 {
+            let filling = state.filling.get(slot).and_then(Option::as_ref);
+            let room = filling.map_or(0, |filling| self.geometry.segment_bytes - filling.next);
+            if room < needed {
+                self.fresh_segment(state, slot)?;
+            }
+            let mut piece = PieceBuilder::default();
+            piece.push(&body);
+            let header =
+                PieceHeader { kind: PieceKind::Root, partition: 0, index: 0, sequence: root.sequence };
+            copies.push(self.write_piece(state, slot, &mut piece, header)?);
+        }
+        self.settle()?;
+        Ok(RootRef { sequence: root.sequence, copies })
+    }
+
+    fn free_unreferenced(&self, state: &CheckpointState) {
+        let kept = state.referenced();
+        let mut appender = self.appender.lock();
+        for (id, segment) in self.table.iter() {
+            if segment.state() == State::Checkpoint && !kept.contains(&id) {
+                appender.emptied(id);
+            }
+        }
+        self.work.notify_all();
+    }
+
+    /// Sets the clean mark: everything is durable and imaged.
+    pub(crate) fn mark_clean(&self) -> Result<()> {
+        let clean = {
+            let appender = self.appender.lock();
+            Clean {
+                next_seqno: appender.next_seqno(),
+                next_group: appender.next_group(),
+                clock: appender.clock(),
+            }
+        };
+        let mut superblocks = self.superblocks.lock();
+        superblocks.update(&*self.device, |next| next.clean = Some(clean)).map(drop)
+    }
+}
+
+impl CheckpointState {
+    /// Segments that hold anything a root in force names, or are being filled.
+    fn referenced(&self) -> HashSet<SegmentId> {
+        let images = self.root.partitions.iter().flat_map(|images| [&images.newest, &images.older]);
+        let pieces = images.flatten().flat_map(|image| &image.pieces);
+        let copies = self.root_refs.iter().flat_map(|root| &root.copies);
+        let filling = self.filling.iter().flatten().map(|filling| filling.header.segment);
+        pieces.chain(copies).map(|piece| piece.segment).chain(filling).collect()
+    }
+}
+
+/// A piece being put together.
+#[derive(Default)]
+struct PieceBuilder {
+    bytes: AlignedBuf,
+    limit: u64,
+}
+
+impl PieceBuilder {
+    fn body_bytes(&self) -> u64 {
+        (self.bytes.len() as u64).saturating_sub(PIECE_HEADER_BYTES as u64)
+    }
+
+    fn push(&mut self, bytes: &[u8]) {
+        if self.bytes.is_empty() {
+            self.bytes.resize(PIECE_HEADER_BYTES);
+        }
+        self.bytes.extend_from_slice(bytes);
+    }
+}

@@ -1,0 +1,188 @@
+//! Group commit.
+//!
+//! Whoever needs a commit and finds no leader becomes the leader: it closes the group
+//! being filled, writes all its frames in parallel, flushes once, acknowledges, and hands
+//! over. A lone writer therefore pays no thread switch. One group is in the air at a time,
+//! so every frame says of all earlier groups that they were flushed (D3).
+//!
+//! A failed write or flush poisons the log: what it covered is never acknowledged and
+//! never retried, because the kernel may have dropped the dirty state (fsyncgate).
+
+use std::time::{Duration, Instant};
+
+use crate::device::WriteOp;
+use crate::format::Seqno;
+use crate::sync::{MutexGuard, Ordering};
+use crate::{Error, Result};
+
+use super::appender::Group;
+use super::{Appender, Counters, GROUP_AGE, GROUP_BYTES, Log};
+
+/// Shared by all who wait for commits.
+#[derive(Debug, Default)]
+pub(crate) struct CommitState {
+    /// Every seqno up to here is durable.
+    pub(crate) durable: Seqno,
+    leading: bool,
+    /// Callers that waited for the last group.
+    last_writers: u64,
+    /// Smoothed time of a write and flush.
+    flush_time: Duration,
+}
+
+/// A leader whose last group had company waits this share of a flush for it to return:
+/// without it, writers fall into two halves that alternate.
+const GATHER_SHARE: u32 = 16;
+/// More gathering than this helps nobody.
+const GATHER_MAX: Duration = Duration::from_millis(1);
+
+impl Log {
+    /// Returns when every seqno up to `seqno` is durable.
+    pub(crate) fn commit_through(&self, seqno: Seqno) -> Result<()> {
+        let mut state = self.commit.lock();
+        loop {
+            if state.durable >= seqno {
+                return Ok(());
+            }
+            state = self.lead_or_wait(state)?;
+        }
+    }
+
+    /// Commits whatever there is, with the headers of emptied segments that may be freed.
+    pub(crate) fn commit_now(&self) -> Result<()> {
+        let mut state = self.commit.lock();
+        while state.leading {
+            if self.is_poisoned() {
+                return Err(Error::Poisoned);
+            }
+            state = self.committed.wait(state);
+        }
+        self.lead_or_wait(state).map(drop)
+    }
+
+    /// The last durable seqno.
+    pub(crate) fn durable(&self) -> Seqno {
+        self.commit.lock().durable
+    }
+
+    fn lead_or_wait<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, CommitState>,
+    ) -> Result<MutexGuard<'a, CommitState>> {
+        if self.is_poisoned() {
+            return Err(Error::Poisoned);
+        }
+        if state.leading {
+            return Ok(self.committed.wait(state));
+        }
+        state.leading = true;
+        let (durable, last_writers, flush_time) = (state.durable, state.last_writers, state.flush_time);
+        drop(state);
+        self.gather(last_writers, flush_time);
+        let group = self.appender.lock().close_group(durable);
+        let outcome = group.map(|group| self.write_group(group)).transpose();
+        let mut state = self.commit.lock();
+        state.leading = false;
+        match outcome {
+            Ok(Some(written)) => {
+                assert!(written.last_seqno >= state.durable, "durability never goes back");
+                state.durable = written.last_seqno;
+                state.last_writers = written.writers;
+                state.flush_time = (state.flush_time * 7 + written.time) / 8;
+            }
+            Ok(None) => state.last_writers = 0,
+            Err(error) => {
+                self.poisoned.store(true, Ordering::Release);
+                self.committed.notify_all();
+                drop(state);
+                self.poison();
+                return Err(error);
+            }
+        }
+        self.committed.notify_all();
+        Ok(state)
+    }
+
+    /// Gives writers of the last group the chance to be in this one too.
+    fn gather(&self, wanted: u64, flush_time: Duration) {
+        if wanted < 2 {
+            return;
+        }
+        let deadline = Instant::now() + (flush_time / GATHER_SHARE).min(GATHER_MAX);
+        let mut appender = self.appender.lock();
+        appender.gather_for(wanted);
+        while appender.pending_writers() < wanted && !self.is_poisoned() {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            appender = self.joined.wait_for(appender, left);
+        }
+        appender.gather_for(0);
+    }
+
+    /// Counts a caller that will wait for this group.
+    pub(crate) fn join_group(&self, appender: &mut Appender) {
+        if appender.add_writer() {
+            self.joined.notify_one();
+        }
+    }
+
+    fn write_group(&self, group: Group) -> Result<Written> {
+        let started = Instant::now();
+        let header_bytes = self.geometry.header_bytes() as usize;
+        let mut headers = crate::device::AlignedBuf::zeroed(header_bytes * group.headers.len());
+        for (block, (_, header)) in headers.chunks_exact_mut(header_bytes).zip(&group.headers) {
+            header.encode(block);
+        }
+        let mut ops = Vec::with_capacity(group.frames.len() + group.headers.len());
+        for frame in &group.frames {
+            let offset = self.geometry.segment_offset(frame.segment) + u64::from(frame.write_offset);
+            ops.push(WriteOp { offset, data: &frame.bytes });
+        }
+        for (block, (segment, _)) in headers.chunks_exact(header_bytes).zip(&group.headers) {
+            ops.push(WriteOp { offset: self.geometry.segment_offset(*segment), data: block });
+        }
+        let first = ops.first().map_or(0, |op| op.offset);
+        self.device
+            .write_and_flush(&ops)
+            .map_err(|source| Error::Io { op: "write and flush", offset: first, source })?;
+        Counters::add(&self.counters.groups, 1);
+        Counters::add(&self.counters.flushes, 1);
+        let written =
+            Written { last_seqno: group.last_seqno, writers: group.writers, time: started.elapsed() };
+        let freed = !group.headers.is_empty();
+        let mut appender = self.appender.lock();
+        appender.group_written(group);
+        self.space.notify_all();
+        if freed || appender.emptied_count() > 0 {
+            self.work.notify_all();
+        }
+        Ok(written)
+    }
+
+    /// The flusher thread: commits buffered writes when they are many or old.
+    pub(crate) fn flusher(&self) {
+        let mut appender = self.appender.lock();
+        while !self.is_stopping() {
+            let due = appender.pending_bytes() >= GROUP_BYTES
+                || appender.pending_age().is_some_and(|age| age >= GROUP_AGE);
+            if !due {
+                // The tick is what bounds the age of a lone buffered write.
+                appender = self.work.wait_for(appender, GROUP_AGE / 2);
+                continue;
+            }
+            drop(appender);
+            if self.commit_now().is_err() {
+                return;
+            }
+            appender = self.appender.lock();
+        }
+    }
+}
+
+struct Written {
+    last_seqno: Seqno,
+    writers: u64,
+    time: Duration,
+}

@@ -1,0 +1,625 @@
+//! Recovery: from whatever a crash left to exactly the acknowledged writes.
+//!
+//! 1. Read every segment's header, and the newest readable root.
+//! 2. Load the newest image of every partition, or the older one where it is damaged.
+//! 3. Replay: merge the frames of all segments the images do not cover, group by group,
+//!    in the order of seqnos.
+//! 4. Groups are flushed one after another, so only the last group of the crashed epoch
+//!    can be incomplete: it counts if all its frames are there and verify, else none of it
+//!    does (D4, D5). A frame missing anywhere before it is damage, not the end of the log.
+//! 5. Make what was accepted durable, then a new open-epoch and the cut (D7). Only then
+//!    may anything be served or written. Old segments are never appended to.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use crate::device::{AlignedBuf, Device, ReadOp};
+use crate::format::{
+    Class, Cut, Extent, Geometry, HEAD_COUNT, ImageRef, Invalid, Piece, PieceHeader, PieceKind, Root,
+    SegmentHeader, SegmentId, Seqno,
+};
+use crate::sync::Arc;
+use crate::{Error, Result};
+
+use super::scanner::read_retrying;
+use super::{
+    Log, LogOptions, Owner, Position, READ_RETRIES, ScannedFrame, SegmentScanner, SegmentTable, Start,
+    State, Superblocks,
+};
+
+/// What a segment's first block says.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Found {
+    /// A header of this store.
+    Header(SegmentHeader),
+    /// Never used: zeros, or a header of another store.
+    Blank,
+    /// Neither.
+    Damaged(Invalid),
+}
+
+/// Reads the headers of all segments.
+pub(crate) fn read_headers(device: &dyn Device, geometry: &Geometry) -> Result<Vec<Found>> {
+    const AT_ONCE: u32 = 256;
+    let block = geometry.header_bytes() as usize;
+    let mut found = Vec::with_capacity(geometry.segment_count as usize);
+    let mut blocks = AlignedBuf::zeroed(block * AT_ONCE as usize);
+    let mut first = 0;
+    while first < geometry.segment_count {
+        let count = AT_ONCE.min(geometry.segment_count - first);
+        let mut ops: Vec<ReadOp<'_>> = (first..first + count)
+            .zip(blocks.chunks_exact_mut(block))
+            .map(|(segment, into)| ReadOp { offset: geometry.segment_offset(segment), into })
+            .collect();
+        let read = device.read_many(&mut ops);
+        for (segment, bytes) in (first..first + count).zip(blocks.chunks_exact(block)) {
+            let parsed = if read.is_ok() { parse_header(bytes, geometry, segment) } else { Found::Blank };
+            found.push(match parsed {
+                Found::Header(header) => Found::Header(header),
+                _ => reread_header(device, geometry, segment)?,
+            });
+        }
+        first += count;
+    }
+    Ok(found)
+}
+
+pub(crate) fn parse_header(bytes: &[u8], geometry: &Geometry, segment: SegmentId) -> Found {
+    match SegmentHeader::decode(bytes) {
+        Ok(header) if header.geometry.uuid != geometry.uuid => Found::Blank,
+        Ok(header) if header.segment == segment && header.geometry == *geometry => Found::Header(header),
+        Ok(_) => Found::Damaged(Invalid::Field("segment header")),
+        Err(_) if bytes.iter().all(|byte| *byte == 0) => Found::Blank,
+        Err(why) => Found::Damaged(why),
+    }
+}
+
+/// A header that was not there is read again: one bad read must not lose a segment.
+fn reread_header(device: &dyn Device, geometry: &Geometry, segment: SegmentId) -> Result<Found> {
+    let mut block = AlignedBuf::zeroed(geometry.header_bytes() as usize);
+    let mut found = Found::Blank;
+    for _ in 0..READ_RETRIES {
+        read_retrying(device, geometry.segment_offset(segment), &mut block)?;
+        found = parse_header(&block, geometry, segment);
+        if matches!(found, Found::Header(_)) {
+            break;
+        }
+    }
+    Ok(found)
+}
+
+/// Opens the log of an existing store and brings its owner up to date.
+pub(crate) fn open_log(
+    device: Arc<dyn Device>,
+    superblocks: Superblocks,
+    options: LogOptions,
+    owner: &dyn Owner,
+) -> Result<Log> {
+    let geometry = superblocks.current.geometry;
+    if geometry.block_bytes < device.block_bytes() {
+        return Err(Error::InvalidArgument("the device's blocks are larger than the store's"));
+    }
+    let headers = read_headers(&*device, &geometry)?;
+    let table = Arc::new(SegmentTable::new(geometry));
+    fill_table(&table, &headers, device.wants_prewrite());
+    let log = Log::new(device, options, table, superblocks);
+    let mut replay = Replay::new(&log, &headers)?;
+    replay.load_images(owner)?;
+    replay.run(owner)?;
+    replay.finish()?;
+    Ok(log)
+}
+
+fn fill_table(table: &SegmentTable, headers: &[Found], wants_prewrite: bool) {
+    let segment_bytes = |header: &SegmentHeader| header.geometry.segment_bytes as u32;
+    for ((_, segment), found) in table.iter().zip(headers) {
+        match found {
+            Found::Header(header) => {
+                segment.set_generation(header.generation);
+                match header.class {
+                    Class::Free => segment.set_state(State::Free),
+                    Class::Discarded => segment.set_state(State::Unwritten),
+                    Class::Checkpoint => {
+                        segment.begin(State::Checkpoint, 0, header.seed(), header.opened_clock);
+                        segment.set_written(segment_bytes(header));
+                    }
+                    Class::Data(head) => {
+                        segment.begin(State::Open, head, header.seed(), header.opened_clock);
+                        segment.set_written(segment_bytes(header));
+                        segment.seal(segment_bytes(header), header.opened_clock);
+                    }
+                }
+            }
+            _ if wants_prewrite => segment.set_state(State::Unwritten),
+            _ => segment.set_state(State::Free),
+        }
+    }
+}
+
+struct Replay<'a> {
+    log: &'a Log,
+    headers: &'a [Found],
+    root: Root,
+    /// Every write before it is in the loaded images.
+    horizon: Seqno,
+    used_older: bool,
+    /// The epoch whose last group may be incomplete; `None` after a clean stop.
+    unsettled: Option<u64>,
+    accepted_group: u64,
+    accepted_seqno: Seqno,
+    seen_group: u64,
+    seen_seqno: Seqno,
+    seen_unsettled: bool,
+    clock: u64,
+    /// Extents in the newest frame of the unsettled epoch, the frame's group, and whether
+    /// all frames of that group were there.
+    extents: [Extent; HEAD_COUNT],
+    extents_group: u64,
+    extents_complete: bool,
+    /// Scanned segments that were not sealed: header and end of the accepted frames.
+    unsealed: Vec<(SegmentHeader, u64)>,
+}
+
+impl<'a> Replay<'a> {
+    fn new(log: &'a Log, headers: &'a [Found]) -> Result<Self> {
+        let superblock = log.superblocks.lock().current.clone();
+        let root = if superblock.roots.is_empty() {
+            Root::default()
+        } else {
+            read_root(log, headers)?
+        };
+        let clean = superblock.clean;
+        Ok(Self {
+            log,
+            headers,
+            horizon: Seqno::MAX,
+            used_older: false,
+            unsettled: if clean.is_some() { None } else { Some(superblock.epoch) },
+            accepted_group: superblock.cuts.last().map_or(0, |cut| cut.group),
+            accepted_seqno: root.next_seqno.saturating_sub(1),
+            seen_group: clean.map_or(0, |clean| clean.next_group.saturating_sub(1)),
+            seen_seqno: clean.map_or(0, |clean| clean.next_seqno.saturating_sub(1)).max(root.next_seqno),
+            seen_unsettled: false,
+            clock: clean.map_or(0, |clean| clean.clock).max(root.clock),
+            extents: Default::default(),
+            extents_group: 0,
+            extents_complete: false,
+            unsealed: Vec::new(),
+            root,
+        })
+    }
+
+    fn load_images(&mut self, owner: &dyn Owner) -> Result<()> {
+        let count = owner.partition_count();
+        if !self.root.partitions.is_empty() && self.root.partitions.len() != count as usize {
+            return Err(Error::Corrupt { offset: 0, why: Invalid::Field("partitions of the root") });
+        }
+        let next = crate::sync::AtomicU64::new(0);
+        let loader = || -> Result<(Seqno, bool)> {
+            let (mut horizon, mut used_older) = (Seqno::MAX, false);
+            loop {
+                let partition = next.fetch_add(1, crate::sync::Ordering::Relaxed) as u32;
+                if partition >= count {
+                    return Ok((horizon, used_older));
+                }
+                let (lowest, older) = self.load_partition(owner, partition)?;
+                horizon = horizon.min(lowest);
+                used_older |= older;
+            }
+        };
+        let loaded = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..2).map(|_| scope.spawn(loader)).collect();
+            threads.into_iter().map(|thread| thread.join()).collect::<Vec<_>>()
+        });
+        let mut lowest = Seqno::MAX;
+        for outcome in loaded {
+            let (horizon, older) = match outcome {
+                Ok(outcome) => outcome?,
+                Err(panic) => std::panic::resume_unwind(panic),
+            };
+            lowest = lowest.min(horizon);
+            self.used_older |= older;
+        }
+        self.horizon = lowest;
+        Ok(())
+    }
+
+    /// Loads a partition's newest readable image; returns its horizon and whether it is the
+    /// older one.
+    fn load_partition(&self, owner: &dyn Owner, partition: u32) -> Result<(Seqno, bool)> {
+        let Some(images) = self.root.partitions.get(partition as usize) else { return Ok((0, false)) };
+        let Some(newest) = &images.newest else { return Ok((0, false)) };
+        let damage = match self.load_image(owner, partition, newest)? {
+            Ok(()) => return Ok((newest.horizon, false)),
+            Err(damage) => damage,
+        };
+        tracing::warn!(partition, "newest checkpoint image is damaged, using the older one");
+        owner.clear_partition(self.log, partition);
+        let Some(older) = &images.older else {
+            // There was none before: the log has everything.
+            if self.root.older_horizon <= 1 {
+                return Ok((0, true));
+            }
+            return Err(damage);
+        };
+        self.load_image(owner, partition, older)??;
+        Ok((older.horizon, true))
+    }
+
+    /// `Ok(Err(_))` when the image is damaged.
+    fn load_image(&self, owner: &dyn Owner, partition: u32, image: &ImageRef) -> Result<Result<()>> {
+        for (index, piece) in (0..).zip(&image.pieces) {
+            let expected =
+                PieceHeader { kind: PieceKind::Image, partition, index, sequence: image.sequence };
+            let body = match read_piece(self.log, self.headers, *piece, expected) {
+                Ok(body) => body,
+                Err(damage @ Error::Corrupt { .. }) => return Ok(Err(damage)),
+                Err(Error::Io { op, offset, source }) => {
+                    return Ok(Err(Error::Io { op, offset, source }));
+                }
+                Err(other) => return Err(other),
+            };
+            if let Err(why) = owner.load_image(self.log, partition, &body) {
+                let offset = self.log.geometry.segment_offset(piece.segment) + u64::from(piece.offset);
+                return Ok(Err(Error::Corrupt { offset, why }));
+            }
+        }
+        if owner.partition_is_whole(partition) {
+            return Ok(Ok(()));
+        }
+        Ok(Err(Error::Corrupt { offset: 0, why: Invalid::Missing("part of an image") }))
+    }
+
+    /// Headers of the segments whose frames the images do not cover, by opening group.
+    fn segments_to_scan(&self) -> Vec<SegmentHeader> {
+        let covered = if self.used_older { &self.root.covered_by_older } else { &self.root.covered_by_newest };
+        let is_covered = |header: &SegmentHeader| {
+            let bit = covered.get(header.segment as usize / 64).copied().unwrap_or(0)
+                >> (header.segment % 64)
+                & 1;
+            bit == 1 && header.opened_seqno < self.root.next_seqno
+        };
+        let mut to_scan: Vec<SegmentHeader> = self
+            .headers
+            .iter()
+            .filter_map(|found| match found {
+                Found::Header(header) if matches!(header.class, Class::Data(_)) => Some(*header),
+                _ => None,
+            })
+            .filter(|header| !is_covered(header))
+            .collect();
+        to_scan.sort_by_key(|header| header.group);
+        to_scan
+    }
+
+    fn run(&mut self, owner: &dyn Owner) -> Result<()> {
+        self.check_holes()?;
+        let device = &*self.log.device;
+        let mut to_open = self.segments_to_scan().into_iter().peekable();
+        let mut scanners: Vec<SegmentScanner> = Vec::new();
+        let mut heap: BinaryHeap<Reverse<(u64, usize)>> = BinaryHeap::new();
+        loop {
+            let next_open = to_open.peek().map(|header| header.group);
+            let next_frame = heap.peek().map(|Reverse((group, _))| *group);
+            let Some(group) = next_open.into_iter().chain(next_frame).min() else { break };
+            while let Some(header) = to_open.next_if(|header| header.group <= group) {
+                let mut scanner = SegmentScanner::new(header, self.last_group_of(header.epoch));
+                match scanner.peek(device)? {
+                    Some(frame) => {
+                        heap.push(Reverse((frame.group, scanners.len())));
+                        scanners.push(scanner);
+                    }
+                    None => self.scanned(&scanner),
+                }
+                self.saw(header.epoch, header.group);
+            }
+            let mut frames = Vec::new();
+            while heap.peek().is_some_and(|Reverse((at, _))| *at == group) {
+                let Some(Reverse((_, index))) = heap.pop() else { break };
+                let Some(scanner) = scanners.get_mut(index) else { break };
+                while scanner.peek(device)?.is_some_and(|header| header.group == group) {
+                    let end = scanner.end();
+                    if let Some(frame) = scanner.take(device)? {
+                        frames.push((frame, scanner.header.epoch, end));
+                    }
+                }
+                match scanner.peek(device)? {
+                    Some(frame) if frame.group > group => heap.push(Reverse((frame.group, index))),
+                    Some(_) => {
+                        let offset = self.log.geometry.segment_offset(scanner.header.segment);
+                        return Err(Error::Corrupt { offset, why: Invalid::Field("order of groups") });
+                    }
+                    None => {}
+                }
+            }
+            let is_last = heap.is_empty() && to_open.peek().is_none();
+            self.group(owner, group, &frames, is_last)?;
+            for (frame, epoch, _) in &frames {
+                self.saw(*epoch, frame.header.group);
+            }
+        }
+        for scanner in &scanners {
+            self.scanned(scanner);
+        }
+        self.check_ends()
+    }
+
+    fn last_group_of(&self, epoch: u64) -> u64 {
+        let superblocks = self.log.superblocks.lock();
+        let cut = superblocks.current.cuts.iter().find(|cut| cut.epoch == epoch);
+        cut.map_or(u64::MAX, |cut| cut.group)
+    }
+
+    fn saw(&mut self, epoch: u64, group: u64) {
+        self.seen_group = self.seen_group.max(group);
+        self.seen_unsettled |= Some(epoch) == self.unsettled;
+    }
+
+    /// Accepts or drops one group, all frames of which are at hand.
+    fn group(
+        &mut self,
+        owner: &dyn Owner,
+        group: u64,
+        frames: &[(ScannedFrame, u64, u64)],
+        is_last: bool,
+    ) -> Result<()> {
+        for (frame, epoch, _) in frames {
+            self.seen_seqno = self.seen_seqno.max(frame.header.last_seqno);
+            if Some(*epoch) == self.unsettled {
+                self.extents = frame.header.extents;
+                self.extents_group = group;
+                self.extents_complete = frames.len() == usize::from(frame.header.frame_count);
+            }
+        }
+        let unsettled = frames.iter().any(|(_, epoch, _)| Some(*epoch) == self.unsettled);
+        if is_last && (unsettled || frames.is_empty()) && !self.is_complete(frames) {
+            tracing::info!(group, "the last group commit is incomplete: dropped");
+            return Ok(());
+        }
+        if frames.is_empty() {
+            return Ok(());
+        }
+        self.accepted_group = group;
+        for (frame, _, _) in frames {
+            self.clock = self.clock.max(frame.header.clock);
+            self.accepted_seqno = self.accepted_seqno.max(frame.header.last_seqno);
+            let segment = self.log.table.segment(frame.segment);
+            segment.set_last_seqno(segment.last_seqno().max(frame.header.last_seqno));
+        }
+        self.apply(owner, frames)
+    }
+
+    fn is_complete(&self, frames: &[(ScannedFrame, u64, u64)]) -> bool {
+        let Some((first, _, _)) = frames.first() else { return false };
+        frames.len() == usize::from(first.header.frame_count)
+            && frames.iter().all(|(frame, _, _)| frame.verify(&self.log.geometry).is_ok())
+    }
+
+    fn apply(&self, owner: &dyn Owner, frames: &[(ScannedFrame, u64, u64)]) -> Result<()> {
+        let geometry = &self.log.geometry;
+        let mut records = Vec::new();
+        for (frame, _, _) in frames {
+            let head = self.log.table.segment(frame.segment).head();
+            frame.visit(geometry, &mut |found| {
+                let address = geometry.address(frame.segment, found.offset);
+                records.push((Position { address, seqno: found.seqno, head }, found.record));
+                Ok(())
+            })?;
+        }
+        if frames.len() > 1 {
+            records.sort_unstable_by_key(|(position, _)| position.seqno);
+        }
+        for (position, record) in &records {
+            if record.kind.is_tombstone() {
+                if let Some((_, segment, _)) = self.log.table.locate(position.address) {
+                    segment.add_tombstone(position.seqno, self.log.record_bytes(record.length) as u32);
+                }
+            }
+            owner.replay(self.log, record, *position)?;
+        }
+        Ok(())
+    }
+
+    fn scanned(&mut self, scanner: &SegmentScanner) {
+        if !scanner.is_sealed() {
+            self.unsealed.push((scanner.header, scanner.end()));
+        }
+    }
+
+    /// Segments are first used in the order of their numbers, each header durable before a
+    /// later one is in use: a hole below an accepted header is damage (D8).
+    fn check_holes(&self) -> Result<()> {
+        let header_of = |found: &Found| match found {
+            Found::Header(header) => Some(*header),
+            _ => None,
+        };
+        let newest_group = self.headers.iter().filter_map(header_of).map(|header| header.group).max();
+        let in_use = |found: &Found| {
+            header_of(found).is_some_and(|header| {
+                matches!(header.class, Class::Data(_) | Class::Checkpoint)
+                    && (Some(header.epoch) != self.unsettled || Some(header.group) < newest_group)
+                    && header.group <= self.last_group_of(header.epoch)
+            })
+        };
+        let end = self.headers.iter().rposition(in_use).unwrap_or(0);
+        for (segment, found) in (0..).zip(self.headers) {
+            let why = match found {
+                Found::Header(_) => continue,
+                Found::Blank if segment as usize > end => continue,
+                Found::Blank => Invalid::Missing("a segment header"),
+                Found::Damaged(why) => *why,
+            };
+            return Err(Error::Corrupt { offset: self.log.geometry.segment_offset(segment), why });
+        }
+        Ok(())
+    }
+
+    /// Every scanned segment must have ended where it should.
+    fn check_ends(&self) -> Result<()> {
+        let superblock = self.log.superblocks.lock().current.clone();
+        // A later group was begun, so this one was flushed; its segments cannot have been
+        // freed yet.
+        if self.seen_unsettled && self.seen_group > self.extents_group && self.extents_group > 0 {
+            if !self.extents_complete {
+                return Err(Error::Corrupt { offset: 0, why: Invalid::Missing("an acknowledged frame") });
+            }
+        }
+        for (header, end) in &self.unsealed {
+            let (last_group, extents) = if Some(header.epoch) == self.unsettled {
+                (self.extents_group.saturating_sub(1), &self.extents)
+            } else {
+                match superblock.cuts.iter().find(|cut| cut.epoch == header.epoch) {
+                    Some(cut) => (cut.group, &cut.extents),
+                    None => (u64::MAX, &[Extent::default(); HEAD_COUNT]),
+                }
+            };
+            let known = extents.iter().find(|extent| extent.end > 0 && extent.segment == header.segment);
+            let whole = match known {
+                Some(extent) => u64::from(extent.end) <= *end,
+                None => header.group > last_group,
+            };
+            if !whole {
+                let offset = self.log.geometry.segment_offset(header.segment) + end;
+                return Err(Error::Corrupt { offset, why: Invalid::Missing("an acknowledged frame") });
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets the counters and, unless read-only, makes the new epoch and the cut durable.
+    fn finish(self) -> Result<()> {
+        let log = self.log;
+        self.check_live()?;
+        let covered_last = self.horizon.saturating_sub(1);
+        for (_, segment) in log.table.iter() {
+            if segment.state() == State::Sealed && segment.last_seqno() == 0 {
+                segment.set_last_seqno(covered_last);
+            }
+        }
+        let mut superblocks = log.superblocks.lock();
+        let old_epoch = superblocks.current.epoch;
+        if !log.options.read_only {
+            self.free_holes()?;
+            log.flush_device()?;
+            let cut = self.cut(old_epoch);
+            let horizon = self.root.older_horizon;
+            superblocks.update(&*log.device, |next| {
+                next.cuts.retain(|cut| cut.seqno >= horizon);
+                next.cuts.extend(cut);
+                next.epoch += 1;
+                next.clean = None;
+            })?;
+        }
+        let start = Start {
+            epoch: superblocks.current.epoch,
+            next_seqno: self.seen_seqno.max(self.accepted_seqno) + 1,
+            next_group: self.seen_group.max(self.accepted_group) + 1,
+            clock: self.clock,
+        };
+        drop(superblocks);
+        log.begin(start, self.root, self.headers);
+        Ok(())
+    }
+
+    fn cut(&self, epoch: u64) -> Option<Cut> {
+        if !self.seen_unsettled {
+            return None;
+        }
+        let mut extents = [Extent::default(); HEAD_COUNT];
+        let open = self
+            .unsealed
+            .iter()
+            .filter(|(header, _)| header.epoch == epoch && header.group <= self.accepted_group);
+        for (extent, (header, end)) in extents.iter_mut().zip(open) {
+            *extent = Extent { segment: header.segment, end: self.accepted_end(header, *end) };
+        }
+        Some(Cut { epoch, group: self.accepted_group, seqno: self.accepted_seqno, extents })
+    }
+
+    /// End of the accepted frames of a segment whose scan went to `end`: frames of a dropped
+    /// last group do not count.
+    fn accepted_end(&self, header: &SegmentHeader, end: u64) -> u32 {
+        let mut scanner = SegmentScanner::new(*header, self.accepted_group);
+        while let Ok(Some(_)) = scanner.take(&*self.log.device) {}
+        scanner.end().min(end) as u32
+    }
+
+    /// Blank headers below one in use are those of an unflushed group: they get a free
+    /// header now, so that a hole always is damage.
+    fn free_holes(&self) -> Result<()> {
+        let end = self.headers.iter().rposition(|found| matches!(found, Found::Header(_))).unwrap_or(0);
+        for (segment, found) in (0..).zip(self.headers).take(end) {
+            if matches!(found, Found::Blank) {
+                self.log.write_free_header(segment, Class::Free)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn check_live(&self) -> Result<()> {
+        for (id, segment) in self.log.table.iter() {
+            let live = segment.live_bytes();
+            if live == 0 || (live > 0 && segment.state() == State::Sealed) {
+                continue;
+            }
+            let offset = self.log.geometry.segment_offset(id);
+            return Err(Error::Corrupt { offset, why: Invalid::Missing("a segment with live records") });
+        }
+        Ok(())
+    }
+}
+
+fn read_root(log: &Log, headers: &[Found]) -> Result<Root> {
+    let superblock = log.superblocks.lock().current.clone();
+    let mut last = Error::Corrupt { offset: 0, why: Invalid::Missing("every root") };
+    for root in &superblock.roots {
+        for copy in &root.copies {
+            let expected =
+                PieceHeader { kind: PieceKind::Root, partition: 0, index: 0, sequence: root.sequence };
+            match read_piece(log, headers, *copy, expected) {
+                Ok(body) => match Root::decode(&body) {
+                    Ok(root) => return Ok(root),
+                    Err(why) => {
+                        let offset =
+                            log.geometry.segment_offset(copy.segment) + u64::from(copy.offset);
+                        last = Error::Corrupt { offset, why };
+                    }
+                },
+                Err(error) => last = error,
+            }
+        }
+        tracing::warn!(sequence = root.sequence, "a root is damaged in every copy");
+    }
+    Err(last)
+}
+
+/// Reads and verifies one piece of an image or root.
+fn read_piece(log: &Log, headers: &[Found], piece: Piece, expected: PieceHeader) -> Result<Vec<u8>> {
+    let geometry = &log.geometry;
+    let corrupt = |why| Error::Corrupt {
+        offset: geometry.segment_offset(piece.segment) + u64::from(piece.offset),
+        why,
+    };
+    let Some(Found::Header(header)) = headers.get(piece.segment as usize) else {
+        return Err(corrupt(Invalid::Missing("a checkpoint segment")));
+    };
+    let padded = geometry.round_to_block(u64::from(piece.bytes));
+    if u64::from(piece.offset) + padded > geometry.segment_bytes
+        || u64::from(piece.offset) % u64::from(geometry.block_bytes) != 0
+    {
+        return Err(corrupt(Invalid::Field("piece")));
+    }
+    let mut bytes = AlignedBuf::zeroed(padded as usize);
+    let device_offset = geometry.segment_offset(piece.segment) + u64::from(piece.offset);
+    let mut attempt = 0;
+    loop {
+        log.read_device(device_offset, &mut bytes)?;
+        let outcome = PieceHeader::decode(&bytes, header.seed(), u64::from(piece.offset));
+        match outcome {
+            Ok((found, body)) if found == expected => return Ok(body.to_vec()),
+            Ok(_) => return Err(corrupt(Invalid::Field("piece"))),
+            Err(_) if attempt < READ_RETRIES => attempt += 1,
+            Err(why) => return Err(corrupt(why)),
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! Walking the frames of a segment, as recovery, the cleaner, `check` and `dump` do.
+//!
+//! Bytes are untrusted: a scan ends at the first frame that does not verify, and says
+//! whether the segment was sealed there. Records are verified as they are visited.
+
+use crate::device::{AlignedBuf, Device};
+use crate::format::{
+    FrameHeader, Geometry, Invalid, Record, SegmentHeader, SegmentId, Seed, Seqno, first_record_offset,
+    parse_record,
+};
+use crate::{Error, Result};
+
+use super::READ_RETRIES;
+
+/// Bytes read at a time; a longer frame is read whole.
+const WINDOW_BYTES: u64 = 1 << 20;
+
+/// Reads with retries, without a log: for use before there is one.
+pub(crate) fn read_retrying(device: &dyn Device, offset: u64, into: &mut AlignedBuf) -> Result<()> {
+    let mut attempt = 0;
+    loop {
+        match device.read(offset, into) {
+            Ok(()) => return Ok(()),
+            Err(_) if attempt < READ_RETRIES => attempt += 1,
+            Err(source) => return Err(Error::Io { op: "read", offset, source }),
+        }
+    }
+}
+
+/// A frame in memory.
+pub(crate) struct ScannedFrame {
+    pub(crate) header: FrameHeader,
+    pub(crate) segment: SegmentId,
+    seed: Seed,
+    /// Offset of the frame in its segment.
+    pub(crate) offset: u64,
+    bytes: Vec<u8>,
+    unit_bytes: u32,
+}
+
+/// A record of a scanned frame.
+pub(crate) struct ScannedRecord<'a> {
+    pub(crate) record: Record<'a>,
+    pub(crate) seqno: Seqno,
+    /// Offset of the record in its segment.
+    pub(crate) offset: u64,
+}
+
+impl ScannedFrame {
+    /// Visits the records in order.
+    ///
+    /// # Errors
+    /// The visitor's, or `Corrupt` at the first record that does not verify.
+    pub(crate) fn visit<'a>(
+        &'a self,
+        geometry: &Geometry,
+        visitor: &mut dyn FnMut(ScannedRecord<'a>) -> Result<()>,
+    ) -> Result<()> {
+        let mut at = first_record_offset(self.unit_bytes);
+        let mut seqno = self.header.base_seqno;
+        for _ in 0..self.header.record_count {
+            let offset = self.offset + at;
+            let corrupt = |why| Error::Corrupt { offset: geometry.segment_offset(self.segment) + offset, why };
+            let bytes = usize::try_from(at)
+                .ok()
+                .and_then(|at| self.bytes.get(at..self.header.data_bytes as usize))
+                .ok_or_else(|| corrupt(Invalid::Truncated))?;
+            let record = parse_record(bytes, self.seed, offset, self.unit_bytes).map_err(corrupt)?;
+            seqno += record.delta;
+            at += record.length.units() * u64::from(self.unit_bytes);
+            visitor(ScannedRecord { record, seqno, offset })?;
+        }
+        if at == u64::from(self.header.data_bytes) && seqno == self.header.last_seqno
+            || self.header.record_count == 0
+        {
+            return Ok(());
+        }
+        Err(Error::Corrupt {
+            offset: geometry.segment_offset(self.segment) + self.offset,
+            why: Invalid::Field("frame content"),
+        })
+    }
+
+    /// Checks every record.
+    pub(crate) fn verify(&self, geometry: &Geometry) -> Result<()> {
+        self.visit(geometry, &mut |_| Ok(()))
+    }
+}
+
+/// A walk over the frames of one segment.
+pub(crate) struct SegmentScanner {
+    pub(crate) header: SegmentHeader,
+    seed: Seed,
+    /// Offset of the next frame.
+    offset: u64,
+    window: AlignedBuf,
+    window_at: u64,
+    next: Option<FrameHeader>,
+    sealed: bool,
+    /// Frames of later groups do not exist.
+    last_group: u64,
+}
+
+impl SegmentScanner {
+    /// A walk from the first frame of the segment with this header.
+    pub(crate) fn new(header: SegmentHeader, last_group: u64) -> Self {
+        Self {
+            seed: header.seed(),
+            offset: header.geometry.header_bytes(),
+            header,
+            window: AlignedBuf::new(),
+            window_at: 0,
+            next: None,
+            sealed: false,
+            last_group,
+        }
+    }
+
+    /// Offset after the last valid frame seen.
+    pub(crate) fn end(&self) -> u64 {
+        self.offset
+    }
+
+    /// Whether the last frame seen said that nothing follows, or nothing can.
+    pub(crate) fn is_sealed(&self) -> bool {
+        self.sealed || self.offset == self.header.geometry.segment_bytes
+    }
+
+    /// The header of the next frame; `None` at the end.
+    pub(crate) fn peek(&mut self, device: &dyn Device) -> Result<Option<FrameHeader>> {
+        if self.next.is_some() || self.is_sealed() {
+            return Ok(self.next);
+        }
+        let geometry = self.header.geometry;
+        let room = geometry.segment_bytes - self.offset;
+        let wanted = geometry.round_to_block(crate::format::FRAME_HEADER_BYTES as u64).min(room);
+        for attempt in 0..=READ_RETRIES {
+            if attempt > 0 {
+                // One bad read must not be taken for the end of the log.
+                self.window.clear();
+            }
+            self.load(device, self.offset, wanted, if attempt > 0 { wanted } else { WINDOW_BYTES })?;
+            let at = (self.offset - self.window_at) as usize;
+            let bytes = self.window.get(at..).unwrap_or_default();
+            let decoded = FrameHeader::decode(bytes, self.seed, self.offset, geometry.segment_bytes);
+            self.next = decoded.ok().filter(|header| header.frame_bytes % geometry.block_bytes == 0);
+            if self.next.is_some() {
+                break;
+            }
+        }
+        self.next = self.next.filter(|header| header.group <= self.last_group);
+        Ok(self.next)
+    }
+
+    /// Takes the next frame whole; `None` at the end.
+    pub(crate) fn take(&mut self, device: &dyn Device) -> Result<Option<ScannedFrame>> {
+        let Some(header) = self.peek(device)? else { return Ok(None) };
+        let mut frame = self.frame(device, header)?;
+        for _ in 0..READ_RETRIES {
+            if frame.verify(&self.header.geometry).is_ok() {
+                break;
+            }
+            self.window.clear();
+            frame = self.frame(device, header)?;
+        }
+        self.next = None;
+        self.sealed = header.seals;
+        self.offset += u64::from(header.frame_bytes);
+        Ok(Some(frame))
+    }
+
+    fn frame(&mut self, device: &dyn Device, header: FrameHeader) -> Result<ScannedFrame> {
+        self.load(device, self.offset, u64::from(header.frame_bytes), WINDOW_BYTES)?;
+        let at = (self.offset - self.window_at) as usize;
+        let bytes = self.window.get(at..at + header.frame_bytes as usize).unwrap_or_default().to_vec();
+        Ok(ScannedFrame {
+            header,
+            segment: self.header.segment,
+            seed: self.seed,
+            offset: self.offset,
+            bytes,
+            unit_bytes: self.header.geometry.unit_bytes,
+        })
+    }
+
+    /// Tries the blocks after the end for another frame: damage in the middle must not hide
+    /// what follows. True when one was found; the walk goes on there.
+    pub(crate) fn resync(&mut self, device: &dyn Device) -> Result<bool> {
+        let geometry = self.header.geometry;
+        let start = self.offset;
+        while !self.is_sealed() {
+            self.offset += u64::from(geometry.block_bytes);
+            if self.peek(device)?.is_some() {
+                return Ok(true);
+            }
+        }
+        self.offset = start;
+        Ok(false)
+    }
+
+    fn load(&mut self, device: &dyn Device, offset: u64, len: u64, at_once: u64) -> Result<()> {
+        let window_end = self.window_at + self.window.len() as u64;
+        if offset >= self.window_at && offset + len <= window_end {
+            return Ok(());
+        }
+        let geometry = &self.header.geometry;
+        let room = geometry.segment_bytes - offset;
+        let bytes = len.max(at_once).min(room);
+        self.window.resize_for_overwrite(bytes as usize);
+        self.window_at = offset;
+        let device_offset = geometry.segment_offset(self.header.segment) + offset;
+        read_retrying(device, device_offset, &mut self.window)
+    }
+}
