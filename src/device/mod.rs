@@ -6,7 +6,23 @@
 //! [`Device::flush`] returns; after it, everything written before it began survives power
 //! loss.
 
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)
+)]
+
+mod aligned;
+mod file;
+mod ring;
+mod simulated;
+
 use std::io;
+
+pub use aligned::AlignedBuf;
+pub use file::{FileDevice, FileOptions};
+pub use simulated::{
+    BadRange, Counters, CrashPolicy, Discards, Fault, FaultError, Latency, OpKind, SimulatedDevice,
+};
 
 /// One write of a parallel batch.
 #[derive(Debug, Clone, Copy)]
@@ -89,4 +105,33 @@ pub trait Device: Send + Sync {
 
     /// What the device says of itself.
     fn info(&self) -> DeviceInfo;
+}
+
+/// Checks what the caller of a device owes it: whole blocks in aligned memory.
+fn assert_aligned(block: u32, offset: u64, bytes: &[u8]) {
+    let block = block as usize;
+    assert!(
+        offset.is_multiple_of(block as u64),
+        "offset {offset} is not on a {block} B block"
+    );
+    assert!(
+        bytes.len().is_multiple_of(block),
+        "{} bytes are not whole blocks",
+        bytes.len()
+    );
+    let address = bytes.as_ptr() as usize;
+    let aligned = bytes.is_empty() || address.is_multiple_of(block.min(AlignedBuf::ALIGN));
+    assert!(
+        aligned,
+        "buffer at {address:#x} is not aligned to a {block} B block"
+    );
+}
+
+/// Refuses a range that leaves the device. An offset can come from damaged media, so this
+/// is an error, not a panic.
+fn check_end(capacity: u64, offset: u64, len: u64, kind: io::ErrorKind) -> io::Result<()> {
+    match offset.checked_add(len) {
+        Some(end) if end <= capacity => Ok(()),
+        _ => Err(kind.into()),
+    }
 }
