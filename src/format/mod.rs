@@ -6,10 +6,12 @@
 //! from adds the offset.
 
 mod address;
+mod hash;
 
 pub use address::{
     ADDRESS_BITS, Address, Generation, LENGTH_BITS, LengthCode, SegmentId, Seqno, UNIT_BYTES_MIN,
 };
+pub use hash::{KEY_KINDS, KeyHash, KeyHasher};
 
 /// Why bytes from media were refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
