@@ -25,6 +25,191 @@ mod imp {
 
 pub(crate) use imp::*;
 
+/// Whether this build is a loom model: constants shrink so that models stay small.
+pub(crate) const MODEL: bool = cfg!(all(test, loom));
+
+/// Gives way to the thread this one waits for.
+pub(crate) fn pause(round: u32) {
+    #[cfg(not(all(test, loom)))]
+    if round % 64 != 63 {
+        std::hint::spin_loop();
+        return;
+    }
+    let _ = round;
+    thread::yield_now();
+}
+
+/// Deferred reclamation of memory that lock-free readers may still see.
+///
+/// It is crossbeam-epoch, except in models without `--cfg crossbeam_loom`: there a stand-in
+/// with the same names leaks what is retired, since models of the index's protocols are
+/// not about reclamation and crossbeam's own steps would multiply their schedules.
+pub(crate) mod epoch {
+    #[cfg(any(not(all(test, loom)), crossbeam_loom))]
+    pub(crate) use crossbeam_epoch::{Atomic, Guard, Owned, Shared, pin};
+
+    #[cfg(all(test, loom, not(crossbeam_loom)))]
+    pub(crate) use super::leaking::{Atomic, Guard, Owned, Shared, pin};
+}
+
+/// What a load of an [`ArcCell`] returns: dereferences to the `Arc`.
+#[cfg(not(all(test, loom)))]
+pub(crate) type ArcGuard<T> = arc_swap::Guard<Arc<T>>;
+/// What a load of an [`ArcCell`] returns: the `Arc`.
+#[cfg(all(test, loom))]
+pub(crate) type ArcGuard<T> = Arc<T>;
+
+/// An `Arc` that is replaced whole while others read it.
+///
+/// It is `ArcSwap`; in models a lock around the `Arc`, so that they check how the crate
+/// uses it but not arc-swap itself, which loom cannot see into.
+pub(crate) struct ArcCell<T> {
+    #[cfg(not(all(test, loom)))]
+    cell: arc_swap::ArcSwap<T>,
+    #[cfg(all(test, loom))]
+    cell: loom::sync::RwLock<Arc<T>>,
+}
+
+impl<T> ArcCell<T> {
+    pub(crate) fn new(value: Arc<T>) -> Self {
+        Self {
+            #[cfg(not(all(test, loom)))]
+            cell: arc_swap::ArcSwap::new(value),
+            #[cfg(all(test, loom))]
+            cell: loom::sync::RwLock::new(value),
+        }
+    }
+
+    /// The current value, without a lock and without touching its reference count.
+    pub(crate) fn load(&self) -> ArcGuard<T> {
+        #[cfg(not(all(test, loom)))]
+        return self.cell.load();
+        #[cfg(all(test, loom))]
+        return self.cell.read().unwrap().clone();
+    }
+
+    /// Replaces the value.
+    pub(crate) fn store(&self, value: Arc<T>) {
+        #[cfg(not(all(test, loom)))]
+        self.cell.store(value);
+        #[cfg(all(test, loom))]
+        {
+            *self.cell.write().unwrap() = value;
+        }
+    }
+}
+
+/// The stand-in for crossbeam-epoch in models; see [`epoch`].
+#[cfg(all(test, loom, not(crossbeam_loom)))]
+mod leaking {
+    #![expect(
+        unsafe_code,
+        reason = "same contracts as crossbeam-epoch, of which it stands in"
+    )]
+
+    use std::marker::PhantomData;
+    use std::mem::MaybeUninit;
+    use std::ops::{Deref, DerefMut};
+
+    use super::{AtomicUsize, Ordering};
+
+    /// A slice behind a thin pointer.
+    type Slice<T> = Box<[MaybeUninit<T>]>;
+
+    pub(crate) struct Guard;
+
+    pub(crate) fn pin() -> Guard {
+        Guard
+    }
+
+    impl Guard {
+        /// # Safety
+        /// None needed: it leaks.
+        pub(crate) unsafe fn defer_destroy<T: ?Sized>(&self, _: Shared<'_, T>) {}
+    }
+
+    pub(crate) struct Owned<T: ?Sized>(usize, PhantomData<T>);
+
+    impl<T> Owned<[MaybeUninit<T>]> {
+        pub(crate) fn init(len: usize) -> Self {
+            let slice: Slice<T> = (0..len).map(|_| MaybeUninit::uninit()).collect();
+            Self(Box::into_raw(Box::new(slice)) as usize, PhantomData)
+        }
+
+        pub(crate) fn into_shared(self, _: &Guard) -> Shared<'_, [MaybeUninit<T>]> {
+            Shared(self.0, PhantomData)
+        }
+    }
+
+    impl<T> Deref for Owned<[MaybeUninit<T>]> {
+        type Target = [MaybeUninit<T>];
+
+        fn deref(&self) -> &Self::Target {
+            // SAFETY: `init` made it from a box that is leaked.
+            unsafe { &*(self.0 as *const Slice<T>) }
+        }
+    }
+
+    impl<T> DerefMut for Owned<[MaybeUninit<T>]> {
+        fn deref_mut(&mut self) -> &mut Self::Target {
+            // SAFETY: as above; an `Owned` is the only pointer to its slice.
+            unsafe { &mut *(self.0 as *mut Slice<T>) }
+        }
+    }
+
+    pub(crate) struct Shared<'g, T: ?Sized>(usize, PhantomData<(&'g (), *const T)>);
+
+    impl<T: ?Sized> Clone for Shared<'_, T> {
+        fn clone(&self) -> Self {
+            *self
+        }
+    }
+
+    impl<T: ?Sized> Copy for Shared<'_, T> {}
+
+    impl<T: ?Sized> Shared<'_, T> {
+        pub(crate) fn null() -> Self {
+            Self(0, PhantomData)
+        }
+    }
+
+    impl<T: ?Sized> PartialEq for Shared<'_, T> {
+        fn eq(&self, other: &Self) -> bool {
+            self.0 == other.0
+        }
+    }
+
+    impl<'g, T: 'g> Shared<'g, [MaybeUninit<T>]> {
+        /// # Safety
+        /// As crossbeam-epoch's.
+        pub(crate) unsafe fn as_ref(&self) -> Option<&'g [MaybeUninit<T>]> {
+            // SAFETY: 0 or from `Owned::init`, whose slices live for ever.
+            unsafe { (self.0 as *const Slice<T>).as_ref().map(|slice| &**slice) }
+        }
+    }
+
+    pub(crate) struct Atomic<T: ?Sized>(AtomicUsize, PhantomData<*const T>);
+
+    // SAFETY: it is an address of a `T`, shared like a reference to it.
+    unsafe impl<T: ?Sized + Send + Sync> Send for Atomic<T> {}
+    // SAFETY: as above.
+    unsafe impl<T: ?Sized + Send + Sync> Sync for Atomic<T> {}
+
+    impl<T: ?Sized> Atomic<T> {
+        pub(crate) fn null() -> Self {
+            Self(AtomicUsize::new(0), PhantomData)
+        }
+
+        pub(crate) fn load<'g>(&self, order: Ordering, _: &'g Guard) -> Shared<'g, T> {
+            Shared(self.0.load(order), PhantomData)
+        }
+
+        pub(crate) fn store(&self, pointer: Shared<'_, T>, order: Ordering) {
+            self.0.store(pointer.0, order);
+        }
+    }
+}
+
 /// A mutex whose `lock` never fails.
 pub(crate) struct Mutex<T>(RawMutex<T>);
 

@@ -10,6 +10,7 @@ pub(crate) mod bytes;
 mod checkpoint;
 mod frame;
 mod geometry;
+mod hash;
 mod record;
 mod segment;
 mod superblock;
@@ -17,6 +18,7 @@ mod superblock;
 pub use address::{
     ADDRESS_BITS, Address, Generation, LENGTH_BITS, LengthCode, SegmentId, Seqno, UNIT_BYTES_MIN,
 };
+pub use hash::{KEY_KINDS, KeyHash, KeyHasher};
 
 pub use checkpoint::{
     ImageRef, PIECE_HEADER_BYTES, PartitionImages, Piece, PieceHeader, PieceKind, Root, RootRef,
