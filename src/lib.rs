@@ -1,4 +1,10 @@
 //! Esker: a storage engine for flash in which the log is the data.
+//!
+//! Every change is one record, appended once to a segment of flash. Everything needed to
+//! find it again lives in DRAM and is rebuilt from a checkpoint plus a short replay. A
+//! cleaner reclaims segments by age and rewrite rate. No LSM, no journal, no compaction.
+//!
+//! Start at [`Store`].
 
 pub mod device;
 mod error;
@@ -10,6 +16,5 @@ mod store;
 mod sync;
 
 pub use error::{Error, Result};
-pub use store::{
-    Batch, ClassStats, Durability, Options, SegmentCounts, Stats, Store, Value, Written,
-};
+pub use kv::{Batch, Cursor, Scan, Value};
+pub use store::{ClassStats, Durability, Options, SegmentCounts, Stats, Store, Written};

@@ -72,6 +72,11 @@ enum Kind {
 }
 
 impl FileDevice {
+    /// Whether there is a block device at `path`.
+    pub fn is_block_device(path: &Path) -> bool {
+        matches!(kind_of(path), Ok(Kind::BlockDevice))
+    }
+
     /// Makes a file of `capacity` bytes, rounded down to whole blocks, or takes a whole
     /// block device, whose content is left alone; `capacity` then only has to fit.
     ///

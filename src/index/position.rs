@@ -47,7 +47,7 @@ impl ScanPosition {
     }
 
     /// The shard.
-    pub(super) fn shard(self) -> usize {
+    pub(crate) fn shard(self) -> usize {
         (self.0 >> OFFSET_BITS) as usize
     }
 

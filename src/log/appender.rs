@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use crate::device::AlignedBuf;
 use crate::format::{
-    Address, COMMIT_STREAM, Class, DELTA_BITS, Extent, FrameHeader, Geometry, HEAD_COUNT, LengthCode,
-    RecordFields, SegmentHeader, SegmentId, Seed, Seqno, first_record_offset,
+    Address, COMMIT_STREAM, Class, DELTA_BITS, Extent, FrameHeader, Geometry, HEAD_COUNT,
+    LengthCode, RecordFields, Seed, SegmentHeader, SegmentId, Seqno, first_record_offset,
 };
 use crate::sync::Arc;
 
@@ -25,6 +25,8 @@ pub(crate) enum Purpose {
     User,
     /// A caller's delete: may use what puts may not.
     Delete,
+    /// A caller's batch whose room was counted before: may use everything.
+    Counted,
     /// The cleaner's survivor: may use everything.
     Survivor,
 }
@@ -42,7 +44,7 @@ impl Reserve {
         match purpose {
             Purpose::User => self.user,
             Purpose::Delete => self.delete,
-            Purpose::Survivor => 0,
+            Purpose::Counted | Purpose::Survivor => 0,
         }
     }
 }
@@ -169,9 +171,18 @@ pub(crate) struct Start {
 }
 
 impl Appender {
-    pub(crate) fn new(geometry: Geometry, table: Arc<SegmentTable>, reserve: Reserve, start: Start) -> Self {
+    pub(crate) fn new(
+        geometry: Geometry,
+        table: Arc<SegmentTable>,
+        reserve: Reserve,
+        start: Start,
+    ) -> Self {
         let by_state = |wanted| {
-            table.iter().filter(|(_, segment)| segment.state() == wanted).map(|(id, _)| id).collect()
+            table
+                .iter()
+                .filter(|(_, segment)| segment.state() == wanted)
+                .map(|(id, _)| id)
+                .collect()
         };
         Self {
             geometry,
@@ -301,12 +312,16 @@ impl Appender {
         let clock = record.clock.unwrap_or(self.clock);
         self.open_frame(head_index, seqno);
         let head = &mut self.heads[head_index];
-        let Some(frame) = head.frame.as_mut() else { unreachable!("open_frame just opened it") };
+        let Some(frame) = head.frame.as_mut() else {
+            unreachable!("open_frame just opened it")
+        };
         let offset = head.next;
         let at = frame.bytes.len();
         frame.bytes.resize_for_overwrite(at + bytes as usize);
         let delta = seqno - frame.last_seqno;
-        record.fields.encode(frame.seed, u64::from(offset), delta, &mut frame.bytes[at..]);
+        record
+            .fields
+            .encode(frame.seed, u64::from(offset), delta, &mut frame.bytes[at..]);
         frame.records += 1;
         frame.last_seqno = seqno;
         head.next += bytes;
@@ -328,7 +343,10 @@ impl Appender {
         if record.purpose != Purpose::Survivor {
             self.clock += u64::from(bytes);
         }
-        Ok(Appended { address: self.geometry.address(frame.segment, u64::from(offset)), seqno })
+        Ok(Appended {
+            address: self.geometry.address(frame.segment, u64::from(offset)),
+            seqno,
+        })
     }
 
     /// The head a record goes to: its own, after moving it to a fresh segment if need be.
@@ -375,7 +393,10 @@ impl Appender {
 
     /// Makes sure the head has a frame that can take the record of `seqno`.
     fn open_frame(&mut self, head_index: usize, seqno: Seqno) {
-        let stale = self.heads[head_index].frame.as_ref().is_some_and(|frame| !self.delta_fits(frame));
+        let stale = self.heads[head_index]
+            .frame
+            .as_ref()
+            .is_some_and(|frame| !self.delta_fits(frame));
         if stale {
             self.close_frame(head_index, false);
         }
@@ -418,7 +439,9 @@ impl Appender {
     /// Pads the head's frame to whole blocks and puts it aside for the group.
     fn close_frame(&mut self, head_index: usize, seals: bool) {
         let head = &mut self.heads[head_index];
-        let Some(mut frame) = head.frame.take() else { return };
+        let Some(mut frame) = head.frame.take() else {
+            return;
+        };
         frame.data_end = frame.end();
         frame.bytes.pad_to(self.geometry.block_bytes as usize);
         frame.seals = seals;
@@ -429,7 +452,9 @@ impl Appender {
     /// Seals the head's segment; its last frame says so, unless the segment is full to the
     /// last block (D6).
     fn seal(&mut self, head_index: usize) {
-        let Some(segment) = self.heads[head_index].segment else { return };
+        let Some(segment) = self.heads[head_index].segment else {
+            return;
+        };
         if self.heads[head_index].frame.is_none()
             && u64::from(self.heads[head_index].next) < self.geometry.segment_bytes
         {
@@ -437,7 +462,9 @@ impl Appender {
             self.start_frame(head_index, self.next_seqno - 1, None);
         }
         self.close_frame(head_index, true);
-        self.table.segment(segment).seal(self.heads[head_index].next, self.clock);
+        self.table
+            .segment(segment)
+            .seal(self.heads[head_index].next, self.clock);
         self.heads[head_index] = Head::default();
     }
 
@@ -453,7 +480,9 @@ impl Appender {
         let segment = self.free.pop_front().ok_or(NoRoom)?;
         self.seal(head_index);
         let header = self.begin_life(segment, Class::Data(head_index as u8));
-        self.table.segment(segment).begin(State::Open, head_index as u8, header.seed(), self.clock);
+        self.table
+            .segment(segment)
+            .begin(State::Open, head_index as u8, header.seed(), self.clock);
         let head = &mut self.heads[head_index];
         head.segment = Some(segment);
         head.next = self.geometry.header_bytes() as u32;
@@ -489,7 +518,9 @@ impl Appender {
         }
         let segment = self.free.pop_front().ok_or(NoRoom)?;
         let header = self.begin_life(segment, Class::Checkpoint);
-        self.table.segment(segment).begin(State::Checkpoint, 0, header.seed(), self.clock);
+        self.table
+            .segment(segment)
+            .begin(State::Checkpoint, 0, header.seed(), self.clock);
         self.headers.push((segment, header));
         Ok(header)
     }
@@ -514,7 +545,11 @@ impl Appender {
             self.finish_header(frame, id, frame_index, frame_count);
         }
         self.in_flight = frames.into_iter().map(Arc::new).collect();
-        let frame_bytes: u64 = self.in_flight.iter().map(|frame| frame.bytes.len() as u64).sum();
+        let frame_bytes: u64 = self
+            .in_flight
+            .iter()
+            .map(|frame| frame.bytes.len() as u64)
+            .sum();
         self.overhead_bytes +=
             frame_bytes - self.pending_bytes + headers.len() as u64 * self.geometry.header_bytes();
         self.in_flight_bytes = std::mem::take(&mut self.pending_bytes);
@@ -523,7 +558,10 @@ impl Appender {
         let mut extents = [Extent::default(); HEAD_COUNT];
         for (extent, head) in extents.iter_mut().zip(&self.heads) {
             if let Some(segment) = head.segment {
-                *extent = Extent { segment, end: head.next };
+                *extent = Extent {
+                    segment,
+                    end: head.next,
+                };
             }
         }
         Some(Group {
@@ -551,12 +589,17 @@ impl Appender {
             extents: self.durable_extents,
         };
         let at = (frame.frame_offset - frame.write_offset) as usize;
-        header.encode(frame.seed, u64::from(frame.frame_offset), &mut frame.bytes[at..]);
+        header.encode(
+            frame.seed,
+            u64::from(frame.frame_offset),
+            &mut frame.bytes[at..],
+        );
     }
 
     fn take_frees(&mut self, durable: Seqno) -> Vec<(SegmentId, SegmentHeader)> {
-        let (ready, waiting) =
-            std::mem::take(&mut self.emptied).into_iter().partition(|(_, needed)| *needed <= durable);
+        let (ready, waiting) = std::mem::take(&mut self.emptied)
+            .into_iter()
+            .partition(|(_, needed)| *needed <= durable);
         self.emptied = waiting;
         let ready: Vec<(SegmentId, Seqno)> = ready;
         let free_header = |(segment, _): (SegmentId, Seqno)| {
@@ -608,7 +651,11 @@ impl Appender {
 
     /// Takes a free segment to give its blocks back, if more than `keep` are free.
     pub(crate) fn take_surplus(&mut self, keep: usize) -> Option<SegmentId> {
-        if self.free.len() <= keep { None } else { self.free.pop_back() }
+        if self.free.len() <= keep {
+            None
+        } else {
+            self.free.pop_back()
+        }
     }
 
     /// Gives a prepared segment to the free list.
@@ -635,7 +682,9 @@ impl Appender {
         for frame in open.chain(&self.closed).chain(flying) {
             if frame.holds(segment, offset) {
                 let at = (offset - frame.write_offset) as usize;
-                let Some(bytes) = frame.bytes.get(at..at + into.len()) else { return false };
+                let Some(bytes) = frame.bytes.get(at..at + into.len()) else {
+                    return false;
+                };
                 into.copy_from_slice(bytes);
                 return true;
             }

@@ -9,8 +9,8 @@ use std::collections::HashSet;
 
 use crate::device::{AlignedBuf, WriteOp};
 use crate::format::{
-    Class, Clean, ImageRef, PIECE_HEADER_BYTES, PartitionImages, Piece, PieceHeader, PieceKind, Root,
-    RootRef, SegmentHeader, SegmentId, Seqno,
+    Class, Clean, ImageRef, PIECE_HEADER_BYTES, PartitionImages, Piece, PieceHeader, PieceKind,
+    Root, RootRef, SegmentHeader, SegmentId, Seqno,
 };
 use crate::sync::{MutexGuard, Ordering};
 use crate::{Error, Result};
@@ -60,10 +60,14 @@ impl Log {
     pub(crate) fn begin(&self, start: Start, root: Root, headers: &[Found]) {
         let mut state = self.checkpoint.lock();
         state.root_refs = self.superblocks.lock().current.roots.clone();
-        let images = root.partitions.iter().flat_map(|images| [&images.newest, &images.older]);
+        let images = root
+            .partitions
+            .iter()
+            .flat_map(|images| [&images.newest, &images.older]);
         let newest_image = images.flatten().map(|image| image.sequence).max();
         state.image_sequence = newest_image.unwrap_or(0);
-        self.older_horizon.store(root.older_horizon, Ordering::Relaxed);
+        self.older_horizon
+            .store(root.older_horizon, Ordering::Relaxed);
         state.root = root;
         self.start_appender(start);
         if self.options.read_only {
@@ -83,7 +87,9 @@ impl Log {
     /// Bytes of log between two images of one partition.
     pub(crate) fn checkpoint_interval(&self, owner: &dyn Owner) -> u64 {
         self.options.checkpoint_interval_bytes.unwrap_or_else(|| {
-            INTERVAL_BYTES.min(self.geometry.capacity / 2).max(INTERVAL_IMAGES * owner.memory_bytes())
+            INTERVAL_BYTES
+                .min(self.geometry.capacity / 2)
+                .max(INTERVAL_IMAGES * owner.memory_bytes())
         })
     }
 
@@ -91,14 +97,19 @@ impl Log {
     pub(crate) fn checkpointer(&self, owner: &dyn Owner) {
         let count = u64::from(owner.partition_count());
         while !self.is_stopping() {
-            let step = self.checkpoint_interval(owner) / count.div_ceil(u64::from(PARTITIONS_A_ROOT));
+            let step =
+                self.checkpoint_interval(owner) / count.div_ceil(u64::from(PARTITIONS_A_ROOT));
             let appender = self.appender.lock();
-            let due = appender.appended_bytes() >= self.checkpoint.lock().imaged_at_bytes + step.max(1);
+            let due =
+                appender.appended_bytes() >= self.checkpoint.lock().imaged_at_bytes + step.max(1);
             if due || self.wants_checkpoint.swap(false, Ordering::Relaxed) {
                 drop(appender);
                 let _ = self.checkpoint_some(owner, PARTITIONS_A_ROOT);
             } else {
-                drop(self.work.wait_for(appender, std::time::Duration::from_millis(100)));
+                drop(
+                    self.work
+                        .wait_for(appender, std::time::Duration::from_millis(100)),
+                );
             }
         }
     }
@@ -147,10 +158,19 @@ impl Log {
         partition: u32,
     ) -> Result<ImageRef> {
         state.image_sequence += 1;
-        let mut image =
-            ImageRef { sequence: state.image_sequence, horizon: 0, bytes: 0, pieces: Vec::new() };
+        let mut image = ImageRef {
+            sequence: state.image_sequence,
+            horizon: 0,
+            bytes: 0,
+            pieces: Vec::new(),
+        };
         let mut piece = PieceBuilder::default();
-        let header = |index| PieceHeader { kind: PieceKind::Image, partition, index, sequence: image.sequence };
+        let header = |index| PieceHeader {
+            kind: PieceKind::Image,
+            partition,
+            index,
+            sequence: image.sequence,
+        };
         let mut pieces = Vec::new();
         let mut bytes = 0;
         let horizon = || self.appender.lock().next_seqno();
@@ -194,10 +214,14 @@ impl Log {
             let taken = self.appender.lock().take_for_checkpoint(FREE_FLOOR);
             match taken {
                 Ok(header) => break header,
+                Err(_) if self.appender.lock().emptied_count() > 0 => self.commit_now()?,
                 Err(_) => self.wait_for_space(&|appender| appender.free_count() > FREE_FLOOR)?,
             }
         };
-        let filling = Filling { header, next: self.geometry.header_bytes() };
+        let filling = Filling {
+            header,
+            next: self.geometry.header_bytes(),
+        };
         state.filling[slot] = Some(filling);
         Ok(())
     }
@@ -214,34 +238,61 @@ impl Log {
         };
         let body_bytes = piece.body_bytes() as usize;
         let bytes = piece.bytes.len() as u32;
-        header.encode(filling.header.seed(), filling.next, &mut piece.bytes, body_bytes);
+        header.encode(
+            filling.header.seed(),
+            filling.next,
+            &mut piece.bytes,
+            body_bytes,
+        );
         piece.bytes.pad_to(self.geometry.block_bytes as usize);
-        let place = Piece { segment: filling.header.segment, offset: filling.next as u32, bytes };
+        let place = Piece {
+            segment: filling.header.segment,
+            offset: filling.next as u32,
+            bytes,
+        };
         filling.next += piece.bytes.len() as u64;
-        assert!(filling.next <= self.geometry.segment_bytes, "a piece stays in its segment");
+        assert!(
+            filling.next <= self.geometry.segment_bytes,
+            "a piece stays in its segment"
+        );
         let offset = self.geometry.segment_offset(place.segment) + u64::from(place.offset);
-        let op = WriteOp { offset, data: &piece.bytes };
+        let op = WriteOp {
+            offset,
+            data: &piece.bytes,
+        };
         self.device.write_many(&[op]).map_err(|source| {
             self.poison();
-            Error::Io { op: "write", offset, source }
+            Error::Io {
+                op: "write",
+                offset,
+                source,
+            }
         })?;
         Counters::add(&self.counters.checkpoint_bytes, piece.bytes.len() as u64);
         piece.bytes.clear();
         Ok(place)
     }
 
-    fn publish(&self, mut state: MutexGuard<'_, CheckpointState>, partition_count: u32) -> Result<()> {
+    fn publish(
+        &self,
+        mut state: MutexGuard<'_, CheckpointState>,
+        partition_count: u32,
+    ) -> Result<()> {
         self.settle()?;
         let mut root = state.root.clone();
         root.sequence += 1;
-        root.partitions.resize(partition_count as usize, PartitionImages::default());
+        root.partitions
+            .resize(partition_count as usize, PartitionImages::default());
         for (partition, image) in std::mem::take(&mut state.fresh) {
             if let Some(images) = root.partitions.get_mut(partition as usize) {
                 images.older = images.newest.replace(image);
             }
         }
         let lowest = |pick: fn(&PartitionImages) -> &Option<ImageRef>| {
-            let horizons = root.partitions.iter().map(|images| pick(images).as_ref().map_or(0, |i| i.horizon));
+            let horizons = root
+                .partitions
+                .iter()
+                .map(|images| pick(images).as_ref().map_or(0, |i| i.horizon));
             horizons.min().unwrap_or(0)
         };
         root.newest_horizon = lowest(|images| &images.newest);
@@ -266,7 +317,8 @@ impl Log {
         state.root_refs = superblocks.current.roots.clone();
         drop(superblocks);
         let count = root.partitions.len();
-        self.older_horizon.store(root.older_horizon, Ordering::Relaxed);
+        self.older_horizon
+            .store(root.older_horizon, Ordering::Relaxed);
         state.root = root;
         state.imaged += u64::from(PARTITIONS_A_ROOT).min(count as u64);
         self.free_unreferenced(&state);
@@ -297,7 +349,9 @@ impl Log {
 
     fn write_root(&self, state: &mut CheckpointState, root: &Root) -> Result<RootRef> {
         let body = root.encode();
-        let needed = self.geometry.round_to_block((PIECE_HEADER_BYTES + body.len()) as u64);
+        let needed = self
+            .geometry
+            .round_to_block((PIECE_HEADER_BYTES + body.len()) as u64);
         let mut copies = Vec::new();
         for slot in 0..2 {
             let filling = state.filling.get(slot).and_then(Option::as_ref);
@@ -307,12 +361,19 @@ impl Log {
             }
             let mut piece = PieceBuilder::default();
             piece.push(&body);
-            let header =
-                PieceHeader { kind: PieceKind::Root, partition: 0, index: 0, sequence: root.sequence };
+            let header = PieceHeader {
+                kind: PieceKind::Root,
+                partition: 0,
+                index: 0,
+                sequence: root.sequence,
+            };
             copies.push(self.write_piece(state, slot, &mut piece, header)?);
         }
         self.settle()?;
-        Ok(RootRef { sequence: root.sequence, copies })
+        Ok(RootRef {
+            sequence: root.sequence,
+            copies,
+        })
     }
 
     fn free_unreferenced(&self, state: &CheckpointState) {
@@ -337,18 +398,32 @@ impl Log {
             }
         };
         let mut superblocks = self.superblocks.lock();
-        superblocks.update(&*self.device, |next| next.clean = Some(clean)).map(drop)
+        superblocks
+            .update(&*self.device, |next| next.clean = Some(clean))
+            .map(drop)
     }
 }
 
 impl CheckpointState {
     /// Segments that hold anything a root in force names, or are being filled.
     fn referenced(&self) -> HashSet<SegmentId> {
-        let images = self.root.partitions.iter().flat_map(|images| [&images.newest, &images.older]);
+        let images = self
+            .root
+            .partitions
+            .iter()
+            .flat_map(|images| [&images.newest, &images.older]);
         let pieces = images.flatten().flat_map(|image| &image.pieces);
         let copies = self.root_refs.iter().flat_map(|root| &root.copies);
-        let filling = self.filling.iter().flatten().map(|filling| filling.header.segment);
-        pieces.chain(copies).map(|piece| piece.segment).chain(filling).collect()
+        let filling = self
+            .filling
+            .iter()
+            .flatten()
+            .map(|filling| filling.header.segment);
+        pieces
+            .chain(copies)
+            .map(|piece| piece.segment)
+            .chain(filling)
+            .collect()
     }
 }
 

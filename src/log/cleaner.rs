@@ -14,8 +14,8 @@ use crate::{Error, Result};
 
 use super::recovery::Found;
 use super::{
-    Counters, GROUP_BYTES, Log, NoRoom, Owner, Position, RESERVE, ScannedFrame, SegmentScanner, State,
-    policy,
+    Counters, GROUP_BYTES, Log, NoRoom, Owner, Position, RESERVE, ScannedFrame, SegmentScanner,
+    State, policy,
 };
 
 /// Segments prepared with one flush.
@@ -72,7 +72,11 @@ impl Log {
     fn make_space(&self, owner: &dyn Owner) -> Result<bool> {
         let (free, emptied, unwritten) = {
             let appender = self.appender.lock();
-            (appender.free_count(), appender.emptied_count(), appender.unwritten_count())
+            (
+                appender.free_count(),
+                appender.emptied_count(),
+                appender.unwritten_count(),
+            )
         };
         let starving = self.starving.load(Ordering::Relaxed) > 0;
         let low_water = self.low_water();
@@ -110,7 +114,9 @@ impl Log {
     fn find_empty(&self) -> Option<SegmentId> {
         let horizon = self.older_horizon.load(Ordering::Relaxed);
         self.victims()
-            .find(|(_, segment)| segment.live_bytes() == 0 && segment.needed_tombstone_bytes(horizon) == 0)
+            .find(|(_, segment)| {
+                segment.live_bytes() == 0 && segment.needed_tombstone_bytes(horizon) == 0
+            })
             .map(|(id, _)| id)
     }
 
@@ -127,7 +133,9 @@ impl Log {
             let gains = live + segment_bytes / GAIN_SHARE <= segment_bytes;
             gains.then(|| (id, policy::score(live, segment_bytes, age)))
         });
-        let victim = candidates.max_by(|(_, a), (_, b)| a.total_cmp(b)).map(|(id, _)| id);
+        let victim = candidates
+            .max_by(|(_, a), (_, b)| a.total_cmp(b))
+            .map(|(id, _)| id);
         let fruitless = self.fruitless.fetch_add(1, Ordering::Relaxed);
         let patience = 2 * u64::from(self.geometry.segment_count);
         match victim {
@@ -182,7 +190,8 @@ impl Log {
     fn relocate_all(&self, owner: &dyn Owner, victim: SegmentId, horizon: u64) -> Result<()> {
         let mut block = AlignedBuf::zeroed(self.geometry.header_bytes() as usize);
         self.read_device(self.geometry.segment_offset(victim), &mut block)?;
-        let Found::Header(header) = super::recovery::parse_header(&block, &self.geometry, victim) else {
+        let Found::Header(header) = super::recovery::parse_header(&block, &self.geometry, victim)
+        else {
             return Ok(());
         };
         let mut scanner = SegmentScanner::new(header, u64::MAX);
@@ -213,7 +222,11 @@ impl Log {
         let (head, clock) = (segment.head(), segment.mean_clock());
         frame.visit(&self.geometry, &mut |found| {
             let address = self.geometry.address(victim, found.offset);
-            let position = Position { address, seqno: found.seqno, head };
+            let position = Position {
+                address,
+                seqno: found.seqno,
+                head,
+            };
             let mut attempts = 0;
             loop {
                 match owner.relocate(self, &found.record, position, clock, horizon) {
@@ -235,7 +248,9 @@ impl Log {
         {
             let mut appender = self.appender.lock();
             while taken.len() < PREPARE_AT_ONCE {
-                let Some(segment) = appender.take_unwritten() else { break };
+                let Some(segment) = appender.take_unwritten() else {
+                    break;
+                };
                 taken.push(segment);
             }
         }
@@ -264,10 +279,15 @@ impl Log {
             if at == 0 {
                 header.encode(&mut zeros);
             }
-            let op = WriteOp { offset: start + at as u64, data: &zeros };
-            self.device
-                .write_many(&[op])
-                .map_err(|source| Error::Io { op: "write", offset: op.offset, source })?;
+            let op = WriteOp {
+                offset: start + at as u64,
+                data: &zeros,
+            };
+            self.device.write_many(&[op]).map_err(|source| Error::Io {
+                op: "write",
+                offset: op.offset,
+                source,
+            })?;
             Counters::add(&self.counters.prewrite_bytes, zeros.len() as u64);
             if at == 0 {
                 let header_bytes = self.geometry.header_bytes() as usize;
@@ -282,11 +302,21 @@ impl Log {
         let entry = self.table.segment(segment);
         entry.set_generation(entry.generation() + 1);
         let mut block = AlignedBuf::zeroed(self.geometry.header_bytes() as usize);
-        self.appender.lock().free_header(segment, class).encode(&mut block);
+        self.appender
+            .lock()
+            .free_header(segment, class)
+            .encode(&mut block);
         let offset = self.geometry.segment_offset(segment);
         self.device
-            .write_many(&[WriteOp { offset, data: &block }])
-            .map_err(|source| Error::Io { op: "write", offset, source })
+            .write_many(&[WriteOp {
+                offset,
+                data: &block,
+            }])
+            .map_err(|source| Error::Io {
+                op: "write",
+                offset,
+                source,
+            })
     }
 
     /// Gives the blocks of surplus free segments back to the device, at a bounded rate.
@@ -298,7 +328,9 @@ impl Log {
         {
             let mut appender = self.appender.lock();
             while (taken.len() as u64) < budget {
-                let Some(segment) = appender.take_surplus(keep) else { break };
+                let Some(segment) = appender.take_surplus(keep) else {
+                    break;
+                };
                 taken.push(segment);
             }
         }
@@ -306,7 +338,8 @@ impl Log {
             return Ok(());
         }
         for segment in &taken {
-            self.write_free_header(*segment, Class::Discarded).inspect_err(|_| self.poison())?;
+            self.write_free_header(*segment, Class::Discarded)
+                .inspect_err(|_| self.poison())?;
         }
         self.flush_device().inspect_err(|_| self.poison())?;
         for segment in taken {

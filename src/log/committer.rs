@@ -76,7 +76,8 @@ impl Log {
             return Ok(self.committed.wait(state));
         }
         state.leading = true;
-        let (durable, last_writers, flush_time) = (state.durable, state.last_writers, state.flush_time);
+        let (durable, last_writers, flush_time) =
+            (state.durable, state.last_writers, state.flush_time);
         drop(state);
         self.gather(last_writers, flush_time);
         let group = self.appender.lock().close_group(durable);
@@ -85,7 +86,10 @@ impl Log {
         state.leading = false;
         match outcome {
             Ok(Some(written)) => {
-                assert!(written.last_seqno >= state.durable, "durability never goes back");
+                assert!(
+                    written.last_seqno >= state.durable,
+                    "durability never goes back"
+                );
                 state.durable = written.last_seqno;
                 state.last_writers = written.writers;
                 state.flush_time = (state.flush_time * 7 + written.time) / 8;
@@ -137,20 +141,34 @@ impl Log {
         }
         let mut ops = Vec::with_capacity(group.frames.len() + group.headers.len());
         for frame in &group.frames {
-            let offset = self.geometry.segment_offset(frame.segment) + u64::from(frame.write_offset);
-            ops.push(WriteOp { offset, data: &frame.bytes });
+            let offset =
+                self.geometry.segment_offset(frame.segment) + u64::from(frame.write_offset);
+            ops.push(WriteOp {
+                offset,
+                data: &frame.bytes,
+            });
         }
         for (block, (segment, _)) in headers.chunks_exact(header_bytes).zip(&group.headers) {
-            ops.push(WriteOp { offset: self.geometry.segment_offset(*segment), data: block });
+            ops.push(WriteOp {
+                offset: self.geometry.segment_offset(*segment),
+                data: block,
+            });
         }
         let first = ops.first().map_or(0, |op| op.offset);
         self.device
             .write_and_flush(&ops)
-            .map_err(|source| Error::Io { op: "write and flush", offset: first, source })?;
+            .map_err(|source| Error::Io {
+                op: "write and flush",
+                offset: first,
+                source,
+            })?;
         Counters::add(&self.counters.groups, 1);
         Counters::add(&self.counters.flushes, 1);
-        let written =
-            Written { last_seqno: group.last_seqno, writers: group.writers, time: started.elapsed() };
+        let written = Written {
+            last_seqno: group.last_seqno,
+            writers: group.writers,
+            time: started.elapsed(),
+        };
         let freed = !group.headers.is_empty();
         let mut appender = self.appender.lock();
         appender.group_written(group);

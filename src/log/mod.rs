@@ -17,16 +17,14 @@ mod superblocks;
 use std::time::Duration;
 
 use crate::device::{AlignedBuf, Device};
-use crate::format::{
-    Address, Class, Geometry, HEAD_COUNT, Invalid, LengthCode, Record, SegmentId, Seqno,
-};
+use crate::format::{Address, Geometry, HEAD_COUNT, Invalid, LengthCode, Record, SegmentId, Seqno};
 use crate::sync::{Arc, AtomicBool, AtomicU64, Condvar, Mutex, MutexGuard, Ordering};
 use crate::{Error, Result};
 
 pub(crate) use appender::{Appender, NewRecord, NoRoom, Purpose};
 pub(crate) use checkpoint::CheckpointState;
 pub(crate) use policy::{first_exponent, next_exponent, survivor_exponent};
-pub(crate) use recovery::{Opened, open_log};
+pub(crate) use recovery::open_log;
 pub(crate) use scanner::{ScannedFrame, SegmentScanner};
 pub(crate) use segments::{Segment, SegmentTable, State};
 pub(crate) use superblocks::{Superblocks, create_superblocks, find_superblock};
@@ -82,7 +80,12 @@ pub(crate) trait Owner: Send + Sync {
     ) -> Result<Seqno>;
 
     /// Loads one piece of a partition's image.
-    fn load_image(&self, log: &Log, partition: u32, bytes: &[u8]) -> std::result::Result<(), Invalid>;
+    fn load_image(
+        &self,
+        log: &Log,
+        partition: u32,
+        bytes: &[u8],
+    ) -> std::result::Result<(), Invalid>;
 
     /// Forgets what was loaded of a partition, before another image of it is loaded.
     fn clear_partition(&self, log: &Log, partition: u32);
@@ -168,6 +171,7 @@ pub(crate) struct Log {
     wants_checkpoint: AtomicBool,
     /// Victims emptied since a writer last got room: bounds cleaning that gains nothing.
     fruitless: AtomicU64,
+    clock: AtomicU64,
     pub(crate) counters: Counters,
 }
 
@@ -179,7 +183,12 @@ impl Log {
         superblocks: Superblocks,
     ) -> Self {
         let geometry = superblocks.current.geometry;
-        let start = Start { epoch: superblocks.current.epoch, next_seqno: 1, next_group: 1, clock: 0 };
+        let start = Start {
+            epoch: superblocks.current.epoch,
+            next_seqno: 1,
+            next_group: 1,
+            clock: 0,
+        };
         Self {
             appender: Mutex::new(Appender::new(geometry, table.clone(), RESERVE, start)),
             device,
@@ -200,12 +209,17 @@ impl Log {
             older_horizon: AtomicU64::new(0),
             wants_checkpoint: AtomicBool::new(false),
             fruitless: AtomicU64::new(0),
+            clock: AtomicU64::new(0),
             counters: Counters::default(),
         }
     }
 
     /// The log of a new store.
-    pub(crate) fn create(device: Arc<dyn Device>, superblocks: Superblocks, options: LogOptions) -> Self {
+    pub(crate) fn create(
+        device: Arc<dyn Device>,
+        superblocks: Superblocks,
+        options: LogOptions,
+    ) -> Self {
         let table = Arc::new(SegmentTable::new(superblocks.current.geometry));
         if !device.wants_prewrite() {
             for (_, segment) in table.iter() {
@@ -214,13 +228,19 @@ impl Log {
         }
         let log = Self::new(device, options, table, superblocks);
         let epoch = log.superblocks.lock().current.epoch;
-        log.start_appender(Start { epoch, next_seqno: 1, next_group: 1, clock: 0 });
+        log.start_appender(Start {
+            epoch,
+            next_seqno: 1,
+            next_group: 1,
+            clock: 0,
+        });
         log
     }
 
     fn start_appender(&self, start: Start) {
         *self.appender.lock() = Appender::new(self.geometry, self.table.clone(), RESERVE, start);
         self.commit.lock().durable = start.next_seqno - 1;
+        self.clock.store(start.clock, Ordering::Relaxed);
     }
 
     pub(crate) fn geometry(&self) -> &Geometry {
@@ -239,6 +259,11 @@ impl Log {
         &self.options
     }
 
+    /// Publishes the appender's clock for those who do not hold its lock.
+    pub(crate) fn publish_clock(&self, appender: &Appender) {
+        self.clock.store(appender.clock(), Ordering::Relaxed);
+    }
+
     /// The appender, locked: a seqno and a place are taken in one step.
     pub(crate) fn appender(&self) -> MutexGuard<'_, Appender> {
         self.appender.lock()
@@ -254,7 +279,11 @@ impl Log {
         if self.options.read_only {
             return Err(Error::ReadOnly);
         }
-        if self.is_poisoned() { Err(Error::Poisoned) } else { Ok(()) }
+        if self.is_poisoned() {
+            Err(Error::Poisoned)
+        } else {
+            Ok(())
+        }
     }
 
     pub(crate) fn is_poisoned(&self) -> bool {
@@ -290,6 +319,67 @@ impl Log {
         self.joined.notify_all();
     }
 
+    /// Bytes of records accepted from callers over the life of the store: the clock by
+    /// which ages and rewrite intervals are measured.
+    pub(crate) fn clock(&self) -> u64 {
+        self.clock.load(Ordering::Relaxed)
+    }
+
+    /// Wakes the flusher, because a group is full.
+    pub(crate) fn wake_flusher(&self) {
+        self.work.notify_all();
+    }
+
+    /// Waits until at most `bytes` are accepted and not on the device.
+    pub(crate) fn throttle(&self, bytes: u64) -> Result<()> {
+        let mut appender = self.appender.lock();
+        while appender.unwritten_bytes() > bytes {
+            if self.is_poisoned() {
+                return Err(Error::Poisoned);
+            }
+            self.work.notify_all();
+            appender = self.space.wait_for(appender, Duration::from_millis(100));
+        }
+        Ok(())
+    }
+
+    /// Crashed epochs whose frames may still be on media.
+    pub(crate) fn cut_count(&self) -> usize {
+        self.superblocks.lock().current.cuts.len()
+    }
+
+    /// Bytes of segments a crash now would replay.
+    pub(crate) fn replay_bytes(&self) -> u64 {
+        let horizon = self.newest_horizon();
+        let replayed = self.table.iter().filter(|(_, segment)| {
+            matches!(segment.state(), State::Open | State::Sealed)
+                && segment.last_seqno() >= horizon
+        });
+        replayed.count() as u64 * self.geometry.segment_bytes
+    }
+
+    /// Ends an orderly stop, after the background threads ended: everything durable, every
+    /// head sealed, every partition imaged, then the clean mark. Without room for the images
+    /// the mark is left out, and the next open replays.
+    pub(crate) fn close(&self, owner: &dyn Owner) -> Result<()> {
+        if self.is_poisoned() {
+            return Err(Error::Poisoned);
+        }
+        self.appender.lock().seal_all();
+        self.commit_now()?;
+        let next_seqno = self.appender.lock().next_seqno();
+        if self.newest_horizon() != next_seqno {
+            match self.checkpoint_all(owner) {
+                Err(Error::NoSpace { .. }) => {
+                    tracing::warn!("no room for checkpoint images; the next open replays the log");
+                    return Ok(());
+                }
+                other => other?,
+            }
+        }
+        self.mark_clean()
+    }
+
     /// A record's bytes died: the cleaner may have something to gain again.
     pub(crate) fn record_died(&self, address: Address, bytes: u64) {
         self.table.add_live(address, -(bytes as i64));
@@ -319,6 +409,10 @@ impl Log {
             if self.is_poisoned() {
                 break Err(Error::Poisoned);
             }
+            if self.stopping.load(Ordering::Acquire) {
+                // The space thread is gone.
+                break Err(Error::NoSpace { what: "capacity" });
+            }
             if ready(&appender) {
                 self.fruitless.store(0, Ordering::Relaxed);
                 break Ok(());
@@ -347,7 +441,11 @@ impl Log {
                 }
                 Err(source) => {
                     Counters::add(&self.counters.read_errors, 1);
-                    return Err(Error::Io { op: "read", offset, source });
+                    return Err(Error::Io {
+                        op: "read",
+                        offset,
+                        source,
+                    });
                 }
             }
         }
@@ -355,7 +453,11 @@ impl Log {
 
     pub(crate) fn flush_device(&self) -> Result<()> {
         Counters::add(&self.counters.flushes, 1);
-        self.device.flush().map_err(|source| Error::Io { op: "flush", offset: 0, source })
+        self.device.flush().map_err(|source| Error::Io {
+            op: "flush",
+            offset: 0,
+            source,
+        })
     }
 }
 

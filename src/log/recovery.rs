@@ -15,16 +15,16 @@ use std::collections::BinaryHeap;
 
 use crate::device::{AlignedBuf, Device, ReadOp};
 use crate::format::{
-    Class, Cut, Extent, Geometry, HEAD_COUNT, ImageRef, Invalid, Piece, PieceHeader, PieceKind, Root,
-    SegmentHeader, SegmentId, Seqno,
+    Class, Cut, Extent, Geometry, HEAD_COUNT, ImageRef, Invalid, Piece, PieceHeader, PieceKind,
+    Root, SegmentHeader, SegmentId, Seqno,
 };
 use crate::sync::Arc;
 use crate::{Error, Result};
 
 use super::scanner::read_retrying;
 use super::{
-    Log, LogOptions, Owner, Position, READ_RETRIES, ScannedFrame, SegmentScanner, SegmentTable, Start,
-    State, Superblocks,
+    Log, LogOptions, Owner, Position, READ_RETRIES, ScannedFrame, SegmentScanner, SegmentTable,
+    Start, State, Superblocks,
 };
 
 /// What a segment's first block says.
@@ -49,11 +49,18 @@ pub(crate) fn read_headers(device: &dyn Device, geometry: &Geometry) -> Result<V
         let count = AT_ONCE.min(geometry.segment_count - first);
         let mut ops: Vec<ReadOp<'_>> = (first..first + count)
             .zip(blocks.chunks_exact_mut(block))
-            .map(|(segment, into)| ReadOp { offset: geometry.segment_offset(segment), into })
+            .map(|(segment, into)| ReadOp {
+                offset: geometry.segment_offset(segment),
+                into,
+            })
             .collect();
         let read = device.read_many(&mut ops);
         for (segment, bytes) in (first..first + count).zip(blocks.chunks_exact(block)) {
-            let parsed = if read.is_ok() { parse_header(bytes, geometry, segment) } else { Found::Blank };
+            let parsed = if read.is_ok() {
+                parse_header(bytes, geometry, segment)
+            } else {
+                Found::Blank
+            };
             found.push(match parsed {
                 Found::Header(header) => Found::Header(header),
                 _ => reread_header(device, geometry, segment)?,
@@ -67,7 +74,9 @@ pub(crate) fn read_headers(device: &dyn Device, geometry: &Geometry) -> Result<V
 pub(crate) fn parse_header(bytes: &[u8], geometry: &Geometry, segment: SegmentId) -> Found {
     match SegmentHeader::decode(bytes) {
         Ok(header) if header.geometry.uuid != geometry.uuid => Found::Blank,
-        Ok(header) if header.segment == segment && header.geometry == *geometry => Found::Header(header),
+        Ok(header) if header.segment == segment && header.geometry == *geometry => {
+            Found::Header(header)
+        }
         Ok(_) => Found::Damaged(Invalid::Field("segment header")),
         Err(_) if bytes.iter().all(|byte| *byte == 0) => Found::Blank,
         Err(why) => Found::Damaged(why),
@@ -97,7 +106,9 @@ pub(crate) fn open_log(
 ) -> Result<Log> {
     let geometry = superblocks.current.geometry;
     if geometry.block_bytes < device.block_bytes() {
-        return Err(Error::InvalidArgument("the device's blocks are larger than the store's"));
+        return Err(Error::InvalidArgument(
+            "the device's blocks are larger than the store's",
+        ));
     }
     let headers = read_headers(&*device, &geometry)?;
     let table = Arc::new(SegmentTable::new(geometry));
@@ -174,11 +185,17 @@ impl<'a> Replay<'a> {
             headers,
             horizon: Seqno::MAX,
             used_older: false,
-            unsettled: if clean.is_some() { None } else { Some(superblock.epoch) },
+            unsettled: if clean.is_some() {
+                None
+            } else {
+                Some(superblock.epoch)
+            },
             accepted_group: superblock.cuts.last().map_or(0, |cut| cut.group),
             accepted_seqno: root.next_seqno.saturating_sub(1),
             seen_group: clean.map_or(0, |clean| clean.next_group.saturating_sub(1)),
-            seen_seqno: clean.map_or(0, |clean| clean.next_seqno.saturating_sub(1)).max(root.next_seqno),
+            seen_seqno: clean
+                .map_or(0, |clean| clean.next_seqno.saturating_sub(1))
+                .max(root.next_seqno),
             seen_unsettled: false,
             clock: clean.map_or(0, |clean| clean.clock).max(root.clock),
             extents: Default::default(),
@@ -192,7 +209,10 @@ impl<'a> Replay<'a> {
     fn load_images(&mut self, owner: &dyn Owner) -> Result<()> {
         let count = owner.partition_count();
         if !self.root.partitions.is_empty() && self.root.partitions.len() != count as usize {
-            return Err(Error::Corrupt { offset: 0, why: Invalid::Field("partitions of the root") });
+            return Err(Error::Corrupt {
+                offset: 0,
+                why: Invalid::Field("partitions of the root"),
+            });
         }
         let next = crate::sync::AtomicU64::new(0);
         let loader = || -> Result<(Seqno, bool)> {
@@ -209,7 +229,10 @@ impl<'a> Replay<'a> {
         };
         let loaded = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..2).map(|_| scope.spawn(loader)).collect();
-            threads.into_iter().map(|thread| thread.join()).collect::<Vec<_>>()
+            threads
+                .into_iter()
+                .map(|thread| thread.join())
+                .collect::<Vec<_>>()
         });
         let mut lowest = Seqno::MAX;
         for outcome in loaded {
@@ -227,13 +250,20 @@ impl<'a> Replay<'a> {
     /// Loads a partition's newest readable image; returns its horizon and whether it is the
     /// older one.
     fn load_partition(&self, owner: &dyn Owner, partition: u32) -> Result<(Seqno, bool)> {
-        let Some(images) = self.root.partitions.get(partition as usize) else { return Ok((0, false)) };
-        let Some(newest) = &images.newest else { return Ok((0, false)) };
+        let Some(images) = self.root.partitions.get(partition as usize) else {
+            return Ok((0, false));
+        };
+        let Some(newest) = &images.newest else {
+            return Ok((0, false));
+        };
         let damage = match self.load_image(owner, partition, newest)? {
             Ok(()) => return Ok((newest.horizon, false)),
             Err(damage) => damage,
         };
-        tracing::warn!(partition, "newest checkpoint image is damaged, using the older one");
+        tracing::warn!(
+            partition,
+            "newest checkpoint image is damaged, using the older one"
+        );
         owner.clear_partition(self.log, partition);
         let Some(older) = &images.older else {
             // There was none before: the log has everything.
@@ -247,10 +277,19 @@ impl<'a> Replay<'a> {
     }
 
     /// `Ok(Err(_))` when the image is damaged.
-    fn load_image(&self, owner: &dyn Owner, partition: u32, image: &ImageRef) -> Result<Result<()>> {
+    fn load_image(
+        &self,
+        owner: &dyn Owner,
+        partition: u32,
+        image: &ImageRef,
+    ) -> Result<Result<()>> {
         for (index, piece) in (0..).zip(&image.pieces) {
-            let expected =
-                PieceHeader { kind: PieceKind::Image, partition, index, sequence: image.sequence };
+            let expected = PieceHeader {
+                kind: PieceKind::Image,
+                partition,
+                index,
+                sequence: image.sequence,
+            };
             let body = match read_piece(self.log, self.headers, *piece, expected) {
                 Ok(body) => body,
                 Err(damage @ Error::Corrupt { .. }) => return Ok(Err(damage)),
@@ -260,21 +299,32 @@ impl<'a> Replay<'a> {
                 Err(other) => return Err(other),
             };
             if let Err(why) = owner.load_image(self.log, partition, &body) {
-                let offset = self.log.geometry.segment_offset(piece.segment) + u64::from(piece.offset);
+                let offset =
+                    self.log.geometry.segment_offset(piece.segment) + u64::from(piece.offset);
                 return Ok(Err(Error::Corrupt { offset, why }));
             }
         }
         if owner.partition_is_whole(partition) {
             return Ok(Ok(()));
         }
-        Ok(Err(Error::Corrupt { offset: 0, why: Invalid::Missing("part of an image") }))
+        Ok(Err(Error::Corrupt {
+            offset: 0,
+            why: Invalid::Missing("part of an image"),
+        }))
     }
 
     /// Headers of the segments whose frames the images do not cover, by opening group.
     fn segments_to_scan(&self) -> Vec<SegmentHeader> {
-        let covered = if self.used_older { &self.root.covered_by_older } else { &self.root.covered_by_newest };
+        let covered = if self.used_older {
+            &self.root.covered_by_older
+        } else {
+            &self.root.covered_by_newest
+        };
         let is_covered = |header: &SegmentHeader| {
-            let bit = covered.get(header.segment as usize / 64).copied().unwrap_or(0)
+            let bit = covered
+                .get(header.segment as usize / 64)
+                .copied()
+                .unwrap_or(0)
                 >> (header.segment % 64)
                 & 1;
             bit == 1 && header.opened_seqno < self.root.next_seqno
@@ -301,7 +351,9 @@ impl<'a> Replay<'a> {
         loop {
             let next_open = to_open.peek().map(|header| header.group);
             let next_frame = heap.peek().map(|Reverse((group, _))| *group);
-            let Some(group) = next_open.into_iter().chain(next_frame).min() else { break };
+            let Some(group) = next_open.into_iter().chain(next_frame).min() else {
+                break;
+            };
             while let Some(header) = to_open.next_if(|header| header.group <= group) {
                 let mut scanner = SegmentScanner::new(header, self.last_group_of(header.epoch));
                 match scanner.peek(device)? {
@@ -315,9 +367,16 @@ impl<'a> Replay<'a> {
             }
             let mut frames = Vec::new();
             while heap.peek().is_some_and(|Reverse((at, _))| *at == group) {
-                let Some(Reverse((_, index))) = heap.pop() else { break };
-                let Some(scanner) = scanners.get_mut(index) else { break };
-                while scanner.peek(device)?.is_some_and(|header| header.group == group) {
+                let Some(Reverse((_, index))) = heap.pop() else {
+                    break;
+                };
+                let Some(scanner) = scanners.get_mut(index) else {
+                    break;
+                };
+                while scanner
+                    .peek(device)?
+                    .is_some_and(|header| header.group == group)
+                {
                     let end = scanner.end();
                     if let Some(frame) = scanner.take(device)? {
                         frames.push((frame, scanner.header.epoch, end));
@@ -327,7 +386,10 @@ impl<'a> Replay<'a> {
                     Some(frame) if frame.group > group => heap.push(Reverse((frame.group, index))),
                     Some(_) => {
                         let offset = self.log.geometry.segment_offset(scanner.header.segment);
-                        return Err(Error::Corrupt { offset, why: Invalid::Field("order of groups") });
+                        return Err(Error::Corrupt {
+                            offset,
+                            why: Invalid::Field("order of groups"),
+                        });
                     }
                     None => {}
                 }
@@ -346,7 +408,11 @@ impl<'a> Replay<'a> {
 
     fn last_group_of(&self, epoch: u64) -> u64 {
         let superblocks = self.log.superblocks.lock();
-        let cut = superblocks.current.cuts.iter().find(|cut| cut.epoch == epoch);
+        let cut = superblocks
+            .current
+            .cuts
+            .iter()
+            .find(|cut| cut.epoch == epoch);
         cut.map_or(u64::MAX, |cut| cut.group)
     }
 
@@ -371,7 +437,9 @@ impl<'a> Replay<'a> {
                 self.extents_complete = frames.len() == usize::from(frame.header.frame_count);
             }
         }
-        let unsettled = frames.iter().any(|(_, epoch, _)| Some(*epoch) == self.unsettled);
+        let unsettled = frames
+            .iter()
+            .any(|(_, epoch, _)| Some(*epoch) == self.unsettled);
         if is_last && (unsettled || frames.is_empty()) && !self.is_complete(frames) {
             tracing::info!(group, "the last group commit is incomplete: dropped");
             return Ok(());
@@ -390,9 +458,13 @@ impl<'a> Replay<'a> {
     }
 
     fn is_complete(&self, frames: &[(ScannedFrame, u64, u64)]) -> bool {
-        let Some((first, _, _)) = frames.first() else { return false };
+        let Some((first, _, _)) = frames.first() else {
+            return false;
+        };
         frames.len() == usize::from(first.header.frame_count)
-            && frames.iter().all(|(frame, _, _)| frame.verify(&self.log.geometry).is_ok())
+            && frames
+                .iter()
+                .all(|(frame, _, _)| frame.verify(&self.log.geometry).is_ok())
     }
 
     fn apply(&self, owner: &dyn Owner, frames: &[(ScannedFrame, u64, u64)]) -> Result<()> {
@@ -402,7 +474,14 @@ impl<'a> Replay<'a> {
             let head = self.log.table.segment(frame.segment).head();
             frame.visit(geometry, &mut |found| {
                 let address = geometry.address(frame.segment, found.offset);
-                records.push((Position { address, seqno: found.seqno, head }, found.record));
+                records.push((
+                    Position {
+                        address,
+                        seqno: found.seqno,
+                        head,
+                    },
+                    found.record,
+                ));
                 Ok(())
             })?;
         }
@@ -412,7 +491,8 @@ impl<'a> Replay<'a> {
         for (position, record) in &records {
             if record.kind.is_tombstone() {
                 if let Some((_, segment, _)) = self.log.table.locate(position.address) {
-                    segment.add_tombstone(position.seqno, self.log.record_bytes(record.length) as u32);
+                    segment
+                        .add_tombstone(position.seqno, self.log.record_bytes(record.length) as u32);
                 }
             }
             owner.replay(self.log, record, *position)?;
@@ -433,7 +513,12 @@ impl<'a> Replay<'a> {
             Found::Header(header) => Some(*header),
             _ => None,
         };
-        let newest_group = self.headers.iter().filter_map(header_of).map(|header| header.group).max();
+        let newest_group = self
+            .headers
+            .iter()
+            .filter_map(header_of)
+            .map(|header| header.group)
+            .max();
         let in_use = |found: &Found| {
             header_of(found).is_some_and(|header| {
                 matches!(header.class, Class::Data(_) | Class::Checkpoint)
@@ -449,7 +534,10 @@ impl<'a> Replay<'a> {
                 Found::Blank => Invalid::Missing("a segment header"),
                 Found::Damaged(why) => *why,
             };
-            return Err(Error::Corrupt { offset: self.log.geometry.segment_offset(segment), why });
+            return Err(Error::Corrupt {
+                offset: self.log.geometry.segment_offset(segment),
+                why,
+            });
         }
         Ok(())
     }
@@ -461,7 +549,10 @@ impl<'a> Replay<'a> {
         // freed yet.
         if self.seen_unsettled && self.seen_group > self.extents_group && self.extents_group > 0 {
             if !self.extents_complete {
-                return Err(Error::Corrupt { offset: 0, why: Invalid::Missing("an acknowledged frame") });
+                return Err(Error::Corrupt {
+                    offset: 0,
+                    why: Invalid::Missing("an acknowledged frame"),
+                });
             }
         }
         for (header, end) in &self.unsealed {
@@ -473,14 +564,19 @@ impl<'a> Replay<'a> {
                     None => (u64::MAX, &[Extent::default(); HEAD_COUNT]),
                 }
             };
-            let known = extents.iter().find(|extent| extent.end > 0 && extent.segment == header.segment);
+            let known = extents
+                .iter()
+                .find(|extent| extent.end > 0 && extent.segment == header.segment);
             let whole = match known {
                 Some(extent) => u64::from(extent.end) <= *end,
                 None => header.group > last_group,
             };
             if !whole {
                 let offset = self.log.geometry.segment_offset(header.segment) + end;
-                return Err(Error::Corrupt { offset, why: Invalid::Missing("an acknowledged frame") });
+                return Err(Error::Corrupt {
+                    offset,
+                    why: Invalid::Missing("an acknowledged frame"),
+                });
             }
         }
         Ok(())
@@ -531,9 +627,17 @@ impl<'a> Replay<'a> {
             .iter()
             .filter(|(header, _)| header.epoch == epoch && header.group <= self.accepted_group);
         for (extent, (header, end)) in extents.iter_mut().zip(open) {
-            *extent = Extent { segment: header.segment, end: self.accepted_end(header, *end) };
+            *extent = Extent {
+                segment: header.segment,
+                end: self.accepted_end(header, *end),
+            };
         }
-        Some(Cut { epoch, group: self.accepted_group, seqno: self.accepted_seqno, extents })
+        Some(Cut {
+            epoch,
+            group: self.accepted_group,
+            seqno: self.accepted_seqno,
+            extents,
+        })
     }
 
     /// End of the accepted frames of a segment whose scan went to `end`: frames of a dropped
@@ -547,7 +651,11 @@ impl<'a> Replay<'a> {
     /// Blank headers below one in use are those of an unflushed group: they get a free
     /// header now, so that a hole always is damage.
     fn free_holes(&self) -> Result<()> {
-        let end = self.headers.iter().rposition(|found| matches!(found, Found::Header(_))).unwrap_or(0);
+        let end = self
+            .headers
+            .iter()
+            .rposition(|found| matches!(found, Found::Header(_)))
+            .unwrap_or(0);
         for (segment, found) in (0..).zip(self.headers).take(end) {
             if matches!(found, Found::Blank) {
                 self.log.write_free_header(segment, Class::Free)?;
@@ -563,7 +671,10 @@ impl<'a> Replay<'a> {
                 continue;
             }
             let offset = self.log.geometry.segment_offset(id);
-            return Err(Error::Corrupt { offset, why: Invalid::Missing("a segment with live records") });
+            return Err(Error::Corrupt {
+                offset,
+                why: Invalid::Missing("a segment with live records"),
+            });
         }
         Ok(())
     }
@@ -571,11 +682,18 @@ impl<'a> Replay<'a> {
 
 fn read_root(log: &Log, headers: &[Found]) -> Result<Root> {
     let superblock = log.superblocks.lock().current.clone();
-    let mut last = Error::Corrupt { offset: 0, why: Invalid::Missing("every root") };
+    let mut last = Error::Corrupt {
+        offset: 0,
+        why: Invalid::Missing("every root"),
+    };
     for root in &superblock.roots {
         for copy in &root.copies {
-            let expected =
-                PieceHeader { kind: PieceKind::Root, partition: 0, index: 0, sequence: root.sequence };
+            let expected = PieceHeader {
+                kind: PieceKind::Root,
+                partition: 0,
+                index: 0,
+                sequence: root.sequence,
+            };
             match read_piece(log, headers, *copy, expected) {
                 Ok(body) => match Root::decode(&body) {
                     Ok(root) => return Ok(root),
@@ -594,7 +712,12 @@ fn read_root(log: &Log, headers: &[Found]) -> Result<Root> {
 }
 
 /// Reads and verifies one piece of an image or root.
-fn read_piece(log: &Log, headers: &[Found], piece: Piece, expected: PieceHeader) -> Result<Vec<u8>> {
+fn read_piece(
+    log: &Log,
+    headers: &[Found],
+    piece: Piece,
+    expected: PieceHeader,
+) -> Result<Vec<u8>> {
     let geometry = &log.geometry;
     let corrupt = |why| Error::Corrupt {
         offset: geometry.segment_offset(piece.segment) + u64::from(piece.offset),

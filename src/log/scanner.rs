@@ -5,8 +5,8 @@
 
 use crate::device::{AlignedBuf, Device};
 use crate::format::{
-    FrameHeader, Geometry, Invalid, Record, SegmentHeader, SegmentId, Seed, Seqno, first_record_offset,
-    parse_record,
+    FrameHeader, Geometry, Invalid, Record, Seed, SegmentHeader, SegmentId, Seqno,
+    first_record_offset, parse_record,
 };
 use crate::{Error, Result};
 
@@ -22,7 +22,13 @@ pub(crate) fn read_retrying(device: &dyn Device, offset: u64, into: &mut Aligned
         match device.read(offset, into) {
             Ok(()) => return Ok(()),
             Err(_) if attempt < READ_RETRIES => attempt += 1,
-            Err(source) => return Err(Error::Io { op: "read", offset, source }),
+            Err(source) => {
+                return Err(Error::Io {
+                    op: "read",
+                    offset,
+                    source,
+                });
+            }
         }
     }
 }
@@ -60,15 +66,23 @@ impl ScannedFrame {
         let mut seqno = self.header.base_seqno;
         for _ in 0..self.header.record_count {
             let offset = self.offset + at;
-            let corrupt = |why| Error::Corrupt { offset: geometry.segment_offset(self.segment) + offset, why };
+            let corrupt = |why| Error::Corrupt {
+                offset: geometry.segment_offset(self.segment) + offset,
+                why,
+            };
             let bytes = usize::try_from(at)
                 .ok()
                 .and_then(|at| self.bytes.get(at..self.header.data_bytes as usize))
                 .ok_or_else(|| corrupt(Invalid::Truncated))?;
-            let record = parse_record(bytes, self.seed, offset, self.unit_bytes).map_err(corrupt)?;
+            let record =
+                parse_record(bytes, self.seed, offset, self.unit_bytes).map_err(corrupt)?;
             seqno += record.delta;
             at += record.length.units() * u64::from(self.unit_bytes);
-            visitor(ScannedRecord { record, seqno, offset })?;
+            visitor(ScannedRecord {
+                record,
+                seqno,
+                offset,
+            })?;
         }
         if at == u64::from(self.header.data_bytes) && seqno == self.header.last_seqno
             || self.header.record_count == 0
@@ -133,17 +147,27 @@ impl SegmentScanner {
         }
         let geometry = self.header.geometry;
         let room = geometry.segment_bytes - self.offset;
-        let wanted = geometry.round_to_block(crate::format::FRAME_HEADER_BYTES as u64).min(room);
+        let wanted = geometry
+            .round_to_block(crate::format::FRAME_HEADER_BYTES as u64)
+            .min(room);
         for attempt in 0..=READ_RETRIES {
             if attempt > 0 {
                 // One bad read must not be taken for the end of the log.
                 self.window.clear();
             }
-            self.load(device, self.offset, wanted, if attempt > 0 { wanted } else { WINDOW_BYTES })?;
+            self.load(
+                device,
+                self.offset,
+                wanted,
+                if attempt > 0 { wanted } else { WINDOW_BYTES },
+            )?;
             let at = (self.offset - self.window_at) as usize;
             let bytes = self.window.get(at..).unwrap_or_default();
-            let decoded = FrameHeader::decode(bytes, self.seed, self.offset, geometry.segment_bytes);
-            self.next = decoded.ok().filter(|header| header.frame_bytes % geometry.block_bytes == 0);
+            let decoded =
+                FrameHeader::decode(bytes, self.seed, self.offset, geometry.segment_bytes);
+            self.next = decoded
+                .ok()
+                .filter(|header| header.frame_bytes % geometry.block_bytes == 0);
             if self.next.is_some() {
                 break;
             }
@@ -154,7 +178,9 @@ impl SegmentScanner {
 
     /// Takes the next frame whole; `None` at the end.
     pub(crate) fn take(&mut self, device: &dyn Device) -> Result<Option<ScannedFrame>> {
-        let Some(header) = self.peek(device)? else { return Ok(None) };
+        let Some(header) = self.peek(device)? else {
+            return Ok(None);
+        };
         let mut frame = self.frame(device, header)?;
         for _ in 0..READ_RETRIES {
             if frame.verify(&self.header.geometry).is_ok() {
@@ -170,9 +196,18 @@ impl SegmentScanner {
     }
 
     fn frame(&mut self, device: &dyn Device, header: FrameHeader) -> Result<ScannedFrame> {
-        self.load(device, self.offset, u64::from(header.frame_bytes), WINDOW_BYTES)?;
+        self.load(
+            device,
+            self.offset,
+            u64::from(header.frame_bytes),
+            WINDOW_BYTES,
+        )?;
         let at = (self.offset - self.window_at) as usize;
-        let bytes = self.window.get(at..at + header.frame_bytes as usize).unwrap_or_default().to_vec();
+        let bytes = self
+            .window
+            .get(at..at + header.frame_bytes as usize)
+            .unwrap_or_default()
+            .to_vec();
         Ok(ScannedFrame {
             header,
             segment: self.header.segment,

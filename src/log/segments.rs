@@ -11,7 +11,7 @@
 //! without a lock: `seed` changes with every life of a segment, so a record read across a
 //! reuse does not verify (C5).
 
-use crate::format::{Address, Generation, Geometry, SegmentId, Seed, Seqno};
+use crate::format::{Address, Generation, Geometry, Seed, SegmentId, Seqno};
 use crate::sync::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 /// Where a segment is in its life.
@@ -165,7 +165,11 @@ impl Segment {
     /// Bytes of tombstones that replay from `horizon` still needs: all or nothing, by the
     /// newest of them.
     pub(crate) fn needed_tombstone_bytes(&self, horizon: Seqno) -> u32 {
-        if self.last_tombstone.load(NUMBER) >= horizon { self.tombstone_bytes.load(NUMBER) } else { 0 }
+        if self.last_tombstone.load(NUMBER) >= horizon {
+            self.tombstone_bytes.load(NUMBER)
+        } else {
+            0
+        }
     }
 
     pub(crate) fn add_tombstone(&self, seqno: Seqno, bytes: u32) {
@@ -215,7 +219,9 @@ impl SegmentTable {
     pub(crate) fn new(geometry: Geometry) -> Self {
         Self {
             geometry,
-            segments: (0..geometry.segment_count).map(|_| Segment::new()).collect(),
+            segments: (0..geometry.segment_count)
+                .map(|_| Segment::new())
+                .collect(),
             live_total: AtomicI64::new(0),
         }
     }
@@ -248,6 +254,9 @@ impl SegmentTable {
     }
 
     pub(crate) fn count(&self, wanted: State) -> u64 {
-        self.segments.iter().filter(|segment| segment.state() == wanted).count() as u64
+        self.segments
+            .iter()
+            .filter(|segment| segment.state() == wanted)
+            .count() as u64
     }
 }

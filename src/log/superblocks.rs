@@ -28,7 +28,9 @@ impl Slots {
     pub(crate) fn read(device: &dyn Device) -> Result<Self> {
         let capacity = device.capacity();
         if capacity < Geometry::SMALLEST {
-            return Err(Error::NotFound { what: "a store (the file is too small to be one)".into() });
+            return Err(Error::NotFound {
+                what: "a store (the file is too small to be one)".into(),
+            });
         }
         let offsets = Geometry::superblock_offsets(capacity);
         let mut slot = AlignedBuf::zeroed(SUPERBLOCK_BYTES as usize);
@@ -46,13 +48,20 @@ impl Slots {
         }
         match failed {
             Some(error) if slots.iter().all(std::result::Result::is_err) => Err(error),
-            _ => Ok(Self { offsets, slots, versions }),
+            _ => Ok(Self {
+                offsets,
+                slots,
+                versions,
+            }),
         }
     }
 
     /// The newest valid superblock.
     pub(crate) fn newest(&self) -> Option<&Superblock> {
-        self.slots.iter().filter_map(|slot| slot.as_ref().ok()).max_by_key(|slot| slot.sequence)
+        self.slots
+            .iter()
+            .filter_map(|slot| slot.as_ref().ok())
+            .max_by_key(|slot| slot.sequence)
     }
 }
 
@@ -61,24 +70,51 @@ pub(crate) fn find_superblock(device: &dyn Device) -> Result<Superblocks> {
     let slots = Slots::read(device)?;
     if let Some(newest) = slots.newest() {
         if newest.geometry.capacity > device.capacity() {
-            return Err(Error::Corrupt { offset: 0, why: Invalid::Field("capacity over the device's size") });
+            return Err(Error::Corrupt {
+                offset: 0,
+                why: Invalid::Field("capacity over the device's size"),
+            });
         }
-        return Ok(Superblocks { current: newest.clone() });
+        return Ok(Superblocks {
+            current: newest.clone(),
+        });
     }
-    if let Some(found) = slots.versions.iter().flatten().find(|version| **version != VERSION) {
-        return Err(Error::Version { found: *found, supported: VERSION });
+    if let Some(found) = slots
+        .versions
+        .iter()
+        .flatten()
+        .find(|version| **version != VERSION)
+    {
+        return Err(Error::Version {
+            found: *found,
+            supported: VERSION,
+        });
     }
-    let damaged = slots.slots.iter().any(|slot| !matches!(slot, Err(Invalid::Magic | Invalid::Truncated)));
+    let damaged = slots
+        .slots
+        .iter()
+        .any(|slot| !matches!(slot, Err(Invalid::Magic | Invalid::Truncated)));
     if damaged {
-        return Err(Error::Corrupt { offset: 0, why: Invalid::Missing("every superblock") });
+        return Err(Error::Corrupt {
+            offset: 0,
+            why: Invalid::Missing("every superblock"),
+        });
     }
-    Err(Error::NotFound { what: "a superblock".into() })
+    Err(Error::NotFound {
+        what: "a superblock".into(),
+    })
 }
 
 /// Makes the first superblock of a store and writes it to all four slots.
 pub(crate) fn create_superblocks(device: &dyn Device, geometry: Geometry) -> Result<Superblocks> {
-    let first =
-        Superblock { sequence: 1, geometry, epoch: 1, cuts: Vec::new(), clean: None, roots: Vec::new() };
+    let first = Superblock {
+        sequence: 1,
+        geometry,
+        epoch: 1,
+        cuts: Vec::new(),
+        clean: None,
+        roots: Vec::new(),
+    };
     let mut superblocks = Superblocks { current: first };
     superblocks.write(device)?;
     superblocks.update(device, |_| {})?;
@@ -87,7 +123,11 @@ pub(crate) fn create_superblocks(device: &dyn Device, geometry: Geometry) -> Res
 
 impl Superblocks {
     /// Changes the superblock and makes the change durable.
-    pub(crate) fn update(&mut self, device: &dyn Device, change: impl FnOnce(&mut Superblock)) -> Result<u64> {
+    pub(crate) fn update(
+        &mut self,
+        device: &dyn Device,
+        change: impl FnOnce(&mut Superblock),
+    ) -> Result<u64> {
         let mut next = self.current.clone();
         next.sequence += 1;
         change(&mut next);
@@ -101,9 +141,20 @@ impl Superblocks {
         let offsets = Geometry::superblock_offsets(self.current.geometry.capacity);
         let parity = (self.current.sequence % 2) as usize;
         let [front, back] = [offsets[parity], offsets[2 + parity]];
-        let ops = [WriteOp { offset: front, data: &slot }, WriteOp { offset: back, data: &slot }];
-        device
-            .write_and_flush(&ops)
-            .map_err(|source| Error::Io { op: "write and flush", offset: front, source })
+        let ops = [
+            WriteOp {
+                offset: front,
+                data: &slot,
+            },
+            WriteOp {
+                offset: back,
+                data: &slot,
+            },
+        ];
+        device.write_and_flush(&ops).map_err(|source| Error::Io {
+            op: "write and flush",
+            offset: front,
+            source,
+        })
     }
 }

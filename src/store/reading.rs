@@ -1,0 +1,89 @@
+//! Taking a reading of a store's counters.
+
+use crate::log::State;
+use crate::sync::Ordering;
+
+use super::{ClassStats, SegmentCounts, Stats, Store, Written};
+
+impl Store {
+    /// A reading of the counters. Costs a pass over the segment table.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        let (kv, log) = (&self.inner.kv, &self.inner.log);
+        let geometry = log.geometry();
+        let table = log.table();
+        let read = |counter: &crate::sync::AtomicU64| counter.load(Ordering::Relaxed);
+        let counters = &log.counters;
+        let (overhead_bytes, free) = {
+            let appender = log.appender();
+            (
+                appender.overhead_bytes(),
+                (appender.free_count() + appender.unwritten_count()) as u64,
+            )
+        };
+        let usable_bytes = log.usable_bytes(kv.index_bytes());
+        let live_bytes = table.live_total();
+        let index_bytes = kv.index_bytes();
+        let mut classes: Vec<ClassStats> = (0..crate::format::HEAD_COUNT as u8)
+            .map(|class| ClassStats {
+                class,
+                ..Default::default()
+            })
+            .collect();
+        for (_, segment) in table.iter() {
+            if !matches!(
+                segment.state(),
+                State::Open | State::Sealed | State::Cleaning
+            ) {
+                continue;
+            }
+            if let Some(class) = classes.get_mut(usize::from(segment.head())) {
+                class.segments += 1;
+                class.live_bytes += segment.live_bytes().max(0) as u64;
+            }
+        }
+        Stats {
+            device: log.device().info(),
+            uuid: geometry
+                .uuid
+                .iter()
+                .map(|byte| format!("{byte:02x}"))
+                .collect(),
+            capacity_bytes: geometry.capacity,
+            segment_bytes: geometry.segment_bytes,
+            usable_bytes,
+            live_bytes,
+            utilization: live_bytes as f64 / usable_bytes.max(1) as f64,
+            entries: kv.entries(),
+            segments: SegmentCounts {
+                total: u64::from(geometry.segment_count),
+                free,
+                open: table.count(State::Open),
+                sealed: table.count(State::Sealed),
+                cleaning: table.count(State::Cleaning) + table.count(State::Emptied),
+                checkpoint: table.count(State::Checkpoint),
+            },
+            classes,
+            written: Written {
+                user_bytes: read(&counters.user_bytes),
+                record_bytes: read(&counters.record_bytes),
+                cleaning_bytes: read(&counters.cleaning_bytes),
+                checkpoint_bytes: read(&counters.checkpoint_bytes),
+                padding_bytes: overhead_bytes + read(&counters.superblock_bytes),
+                prewrite_bytes: read(&counters.prewrite_bytes),
+            },
+            index_bytes,
+            cache_bytes: kv.cache().bytes(),
+            cache_hits: kv.cache().hits(),
+            cache_misses: kv.cache().misses(),
+            groups: read(&counters.groups),
+            flushes: read(&counters.flushes),
+            victims_cleaned: read(&counters.victims_cleaned),
+            checkpoints_taken: log.partitions_imaged() / 64,
+            replay_bytes: log.replay_bytes(),
+            read_retries: read(&counters.read_retries),
+            read_errors: read(&counters.read_errors),
+            discarded_bytes: read(&counters.discarded_bytes),
+        }
+    }
+}
