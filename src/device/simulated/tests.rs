@@ -588,3 +588,89 @@ fn many_threads_share_it() {
         ));
     }
 }
+
+/// The versions a sector may hold after a power cut, kept beside a device.
+struct Model {
+    /// Per sector, what is durable, then what was written since.
+    versions: Vec<Vec<u8>>,
+}
+
+impl Model {
+    fn change(&mut self, offset: u64, byte: u8, len: usize) {
+        for sector in &mut self.versions[offset as usize / SECTOR..][..len / SECTOR] {
+            sector.push(byte);
+        }
+    }
+
+    fn flush(&mut self) {
+        self.versions
+            .iter_mut()
+            .for_each(|sector| drop(sector.drain(..sector.len() - 1)));
+    }
+
+    fn check(&self, image: &SimulatedDevice, what: &str, allowed: impl Fn(&[u8], u8) -> bool) {
+        for (index, versions) in self.versions.iter().enumerate() {
+            let found = image.read_raw((index * SECTOR) as u64, SECTOR);
+            assert!(
+                found.iter().all(|&byte| byte == found[0]),
+                "{what}: sector {index} is mixed"
+            );
+            assert!(
+                allowed(versions, found[0]),
+                "{what}: sector {index} holds {}",
+                found[0]
+            );
+        }
+    }
+}
+
+#[test]
+fn every_crash_image_is_one_a_power_cut_allows() {
+    let seed = std::env::var("ESKER_SEED")
+        .ok()
+        .and_then(|seed| seed.parse().ok())
+        .unwrap_or(1);
+    println!("ESKER_SEED={seed}");
+    let mut random = Random::new(seed);
+    let sectors = 256;
+    let mut device = SimulatedDevice::new((sectors * SECTOR) as u64, BLOCK);
+    let mut model = Model {
+        versions: vec![vec![0]; sectors],
+    };
+    for step in 0..3000 {
+        let len = (1 + random.below(16)) as usize * SECTOR;
+        let offset = random.below((sectors - 16) as u64) * SECTOR as u64;
+        match random.below(20) {
+            0 | 1 => {
+                device.flush().unwrap();
+                model.flush();
+            }
+            2 => {
+                device.discard(offset, len as u64).unwrap();
+                model.change(offset, 0, len);
+            }
+            3 => device = device.crash_image(CrashPolicy::KeepAll),
+            4 => {
+                let image = random_crash(&device, random.next());
+                let what = format!("seed {seed}, step {step}");
+                model.check(&image, &what, |versions, byte| versions.contains(&byte));
+                let image = device.crash_image(CrashPolicy::LoseAll);
+                model.check(&image, &what, |versions, byte| versions[0] == byte);
+                model.check(&device, &what, |versions, byte| {
+                    versions.last() == Some(&byte)
+                });
+            }
+            5 if random.chance(0.2) => {
+                device = random_crash(&device, random.next());
+                for (index, versions) in model.versions.iter_mut().enumerate() {
+                    *versions = device.read_raw((index * SECTOR) as u64, 1);
+                }
+            }
+            _ => {
+                let byte = 1 + random.below(255) as u8;
+                write(&device, offset, byte, len).unwrap();
+                model.change(offset, byte, len);
+            }
+        }
+    }
+}
