@@ -134,7 +134,7 @@ fn crash_images_are_cheap() {
 #[test]
 fn a_flush_covers_what_was_acknowledged_before_it_began() {
     let latency = Latency {
-        flush: Duration::from_millis(60),
+        flush: Duration::from_millis(250),
         ..Latency::default()
     };
     let device = device().with_latency(latency);
