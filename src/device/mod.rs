@@ -5,6 +5,12 @@
 //! blocks. Writes may reach media in any order and torn at 512 bytes until
 //! [`Device::flush`] returns; after it, everything written before it began survives power
 //! loss.
+//!
+//! [`FileDevice`] is a file or a block device, [`SimulatedDevice`] is memory that fails on
+//! request. Both panic on a misaligned call, which is a bug of the caller, and return an
+//! error for a range that leaves the device, which may come from damaged media:
+//! `UnexpectedEof` for a read, `InvalidInput` for a change. [`AlignedBuf`] is the memory
+//! that keeps the rules.
 
 #![cfg_attr(
     not(test),
