@@ -12,7 +12,7 @@ use crate::log::{self, Log, NewRecord, Purpose};
 use crate::{Error, Result};
 
 use super::chunks::{ChunkHead, chunk_key};
-use super::{BATCH_BYTES_MAX, KeyValue, born, check_key, check_value, died, entry_at};
+use super::{BATCH_BYTES_MAX, KeyValue, check_key, check_value, died, entry_at};
 
 /// An atomic group of puts and deletes, applied in the order they were added.
 #[derive(Debug, Default, Clone)]
@@ -416,7 +416,6 @@ impl KeyValue {
                     .get(*hash)
                     .map_or_else(log::first_exponent, |old: Entry| old.exponent);
                 let entry = entry_at(address, planned.length, exponent);
-                born(log, &entry);
                 if let Some(old) = shard.insert(*hash, entry) {
                     died(log, &old);
                 }

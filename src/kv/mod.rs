@@ -133,7 +133,7 @@ fn check_value(value: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Counts a record that became live.
+/// Counts a record that replay or an image made live.
 fn born(log: &Log, entry: &Entry) {
     log.table()
         .add_live(entry.address, log.record_bytes(entry.length) as i64);

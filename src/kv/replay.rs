@@ -174,7 +174,6 @@ impl KeyValue {
         };
         let appended = log.appender().append(&new)?;
         let entry = entry_at(appended.address, old.length, exponent);
-        born(log, &entry);
         let redirected = shard.redirect(hash, old.address, entry);
         assert!(redirected, "the shard is locked");
         died(log, &old);

@@ -6,7 +6,7 @@ use crate::log::{self, GROUP_BYTES, Log, NewRecord, Purpose};
 use crate::sync::Ordering;
 use crate::{Durability, Error, Options, Result};
 
-use super::{Batch, KeyValue, born, check_key, check_value, died, entry_at};
+use super::{Batch, KeyValue, check_key, check_value, died, entry_at};
 
 impl KeyValue {
     /// Stores `value` under `key`.
@@ -62,7 +62,6 @@ impl KeyValue {
             log.publish_clock(&appender);
             drop(appender);
             let entry = entry_at(appended.address, length, exponent);
-            born(log, &entry);
             if let Some(old) = shard.insert(hash, entry) {
                 died(log, &old);
             }

@@ -330,8 +330,13 @@ impl Appender {
         let segment = self.table.segment(frame.segment);
         segment.set_mean_clock((head.clock_sum / u128::from(head.clock_records)) as u64);
         segment.set_last_seqno(seqno);
+        let address = self.geometry.address(frame.segment, u64::from(offset));
+        // Counted here, not when the index is updated: a segment may be sealed and written
+        // before that, and must not look empty to the cleaner (C4).
         if record.fields.kind.is_tombstone() {
             segment.add_tombstone(seqno, bytes);
+        } else {
+            self.table.add_live(address, i64::from(bytes));
         }
         self.next_seqno += 1;
         self.pending_bytes += u64::from(bytes);
@@ -343,10 +348,7 @@ impl Appender {
         if record.purpose != Purpose::Survivor {
             self.clock += u64::from(bytes);
         }
-        Ok(Appended {
-            address: self.geometry.address(frame.segment, u64::from(offset)),
-            seqno,
-        })
+        Ok(Appended { address, seqno })
     }
 
     /// The head a record goes to: its own, after moving it to a fresh segment if need be.

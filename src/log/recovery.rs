@@ -590,6 +590,10 @@ impl<'a> Replay<'a> {
         for (_, segment) in log.table.iter() {
             if segment.state() == State::Sealed && segment.last_seqno() == 0 {
                 segment.set_last_seqno(covered_last);
+                // It was not scanned: it may have tombstones that the older images need.
+                if covered_last >= self.root.older_horizon {
+                    segment.add_tombstone(covered_last, 1);
+                }
             }
         }
         let mut superblocks = log.superblocks.lock();
