@@ -3,7 +3,6 @@
 use std::path::Path;
 
 use plotters::coord::Shift;
-use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
 
 use super::report::{Interval, Report};
@@ -12,6 +11,12 @@ use crate::size::{format_count, format_size};
 
 const WIDTH: u32 = 1100;
 const TITLE_HEIGHT: u32 = 64;
+/// Room for the axis's name.
+const MARGIN: u32 = 16;
+/// Where the panels' axes are.
+const LEFT: u32 = 100;
+/// Below the last panel: the name of the time axis.
+const FOOT_HEIGHT: u32 = 26;
 /// Throughput, latency, write amplification, utilization, cleaning.
 const PANEL_HEIGHTS: [u32; 5] = [190, 220, 180, 150, 180];
 
@@ -62,7 +67,7 @@ pub fn draw(path: &Path, report: &Report) -> Outcome {
 }
 
 fn draw_all(path: &Path, report: &Report) -> Drawn {
-    let height = TITLE_HEIGHT + PANEL_HEIGHTS.iter().sum::<u32>();
+    let height = TITLE_HEIGHT + PANEL_HEIGHTS.iter().sum::<u32>() + FOOT_HEIGHT;
     let root = SVGBackend::new(path, (WIDTH, height)).into_drawing_area();
     root.fill(&WHITE)?;
     let (title, mut rest) = root.split_vertically(TITLE_HEIGHT);
@@ -83,29 +88,28 @@ fn draw_all(path: &Path, report: &Report) -> Drawn {
     }
     let end_s = rows.last().map_or(1.0, |row| row.end_s);
     let pick = |value: &dyn Fn(&Interval) -> Option<f64>| -> Points {
-        rows.iter()
-            .filter_map(|row| value(row).map(|v| (row.end_s, v)))
-            .collect()
+        from_zero(
+            rows.iter()
+                .filter_map(|row| value(row).map(|v| (row.end_s, v)))
+                .collect(),
+        )
     };
-    let mut start_s = 0.0;
-    let spans: Vec<f64> = rows
-        .iter()
-        .map(|row| {
-            let span = (row.end_s - start_s).max(1e-3);
-            start_s = row.end_s;
-            span
-        })
-        .collect();
+    let starts = std::iter::once(0.0).chain(rows.iter().map(|row| row.end_s));
     let per_second = |count: &dyn Fn(&Interval) -> u64| -> Points {
-        rows.iter()
-            .zip(&spans)
-            .map(|(row, span)| (row.end_s, count(row) as f64 / span))
-            .collect()
+        let rate = |(row, start_s): (&Interval, f64)| {
+            (
+                row.end_s,
+                count(row) as f64 / (row.end_s - start_s).max(1e-3),
+            )
+        };
+        from_zero(rows.iter().zip(starts.clone()).map(rate).collect())
     };
 
-    linear_panel(
-        &panels[0],
-        end_s,
+    let panel = |number: usize, unit: &str, curves: &[Curve]| {
+        linear_panel(&panels[number], end_s, unit, top(curves), curves)
+    };
+    panel(
+        0,
         "K ops/s",
         &[Curve::area(
             "throughput",
@@ -124,9 +128,8 @@ fn draw_all(path: &Path, report: &Report) -> Drawn {
             Curve::line("p50", BLUE, pick(&|row| some(row, row.latency_us.p50))),
         ],
     )?;
-    linear_panel(
-        &panels[2],
-        end_s,
+    panel(
+        2,
         "device / user bytes",
         &[
             Curve::area(
@@ -145,15 +148,15 @@ fn draw_all(path: &Path, report: &Report) -> Drawn {
         &panels[3],
         end_s,
         "live / usable",
+        1.05,
         &[Curve::area(
             "utilization",
             GREEN,
             pick(&|row| Some(row.utilization)),
         )],
     )?;
-    linear_panel(
-        &panels[4],
-        end_s,
+    panel(
+        4,
         "per second",
         &[
             Curve::area(
@@ -168,8 +171,22 @@ fn draw_all(path: &Path, report: &Report) -> Drawn {
             ),
         ],
     )?;
+    let axis = "seconds from the start of the measured part";
+    rest.draw(&Text::new(
+        axis,
+        (WIDTH as i32 / 2 - 130, 4),
+        (FONT, 13).into_font().color(&INK),
+    ))?;
     root.present()?;
     Ok(())
+}
+
+/// An interval's value stands for the time before its end, so the first reaches back to 0.
+fn from_zero(mut points: Points) -> Points {
+    if let Some(&(_, value)) = points.first() {
+        points.insert(0, (0.0, value));
+    }
+    points
 }
 
 fn draw_title(area: &Area<'_>, report: &Report) -> Drawn {
@@ -218,17 +235,17 @@ fn top(curves: &[Curve]) -> f64 {
     if largest > 0.0 { largest * 1.12 } else { 1.0 }
 }
 
-fn linear_panel(area: &Area<'_>, end_s: f64, unit: &str, curves: &[Curve]) -> Drawn {
+fn linear_panel(area: &Area<'_>, end_s: f64, unit: &str, top: f64, curves: &[Curve]) -> Drawn {
     let mut chart = ChartBuilder::on(area)
         .margin_right(24)
-        .margin_top(8)
-        .x_label_area_size(38)
-        .y_label_area_size(84)
-        .build_cartesian_2d(0.0..end_s, 0.0..top(curves))?;
+        .margin_top(26)
+        .margin_left(MARGIN)
+        .x_label_area_size(22)
+        .y_label_area_size(LEFT - MARGIN)
+        .build_cartesian_2d(0.0..end_s, 0.0..top)?;
     chart
         .configure_mesh()
         .y_desc(unit)
-        .x_desc("seconds")
         .x_labels(12)
         .y_labels(5)
         .y_label_formatter(&|value| format_tick(*value))
@@ -242,17 +259,14 @@ fn linear_panel(area: &Area<'_>, end_s: f64, unit: &str, curves: &[Curve]) -> Dr
     for curve in curves {
         let color = curve.color;
         let points = curve.points.iter().copied();
-        let drawn = if curve.filled {
+        if curve.filled {
             let series = AreaSeries::new(points, 0.0, color.mix(0.18));
-            chart.draw_series(series.border_style(color.stroke_width(2)))?
+            chart.draw_series(series.border_style(color.stroke_width(2)))?;
         } else {
-            chart.draw_series(LineSeries::new(points, color.stroke_width(2)))?
-        };
-        drawn
-            .label(curve.name)
-            .legend(move |(x, y)| Rectangle::new([(x, y - 5), (x + 14, y + 5)], color.filled()));
+            chart.draw_series(LineSeries::new(points, color.stroke_width(2)))?;
+        }
     }
-    legend(&mut chart)
+    legend(area, curves)
 }
 
 fn log_panel(area: &Area<'_>, end_s: f64, unit: &str, curves: &[Curve]) -> Drawn {
@@ -269,14 +283,14 @@ fn log_panel(area: &Area<'_>, end_s: f64, unit: &str, curves: &[Curve]) -> Drawn
     let top = 10_f64.powf(top(curves).log10().ceil()).max(bottom * 10.0);
     let mut chart = ChartBuilder::on(area)
         .margin_right(24)
-        .margin_top(8)
-        .x_label_area_size(38)
-        .y_label_area_size(84)
+        .margin_top(26)
+        .margin_left(MARGIN)
+        .x_label_area_size(22)
+        .y_label_area_size(LEFT - MARGIN)
         .build_cartesian_2d(0.0..end_s, (bottom..top).log_scale())?;
     chart
         .configure_mesh()
         .y_desc(unit)
-        .x_desc("seconds")
         .x_labels(12)
         .y_labels(6)
         .y_label_formatter(&|value| format_tick(*value))
@@ -290,27 +304,24 @@ fn log_panel(area: &Area<'_>, end_s: f64, unit: &str, curves: &[Curve]) -> Drawn
     for curve in curves {
         let color = curve.color;
         let points = curve.points.iter().copied();
-        chart
-            .draw_series(LineSeries::new(points, color.stroke_width(2)))?
-            .label(curve.name)
-            .legend(move |(x, y)| Rectangle::new([(x, y - 5), (x + 14, y + 5)], color.filled()));
+        chart.draw_series(LineSeries::new(points, color.stroke_width(2)))?;
     }
-    legend(&mut chart)
+    legend(area, curves)
 }
 
-fn legend<'a, Y>(
-    chart: &mut ChartContext<'a, SVGBackend<'a>, Cartesian2d<RangedCoordf64, Y>>,
-) -> Drawn
-where
-    Y: plotters::coord::ranged1d::Ranged<ValueType = f64>,
-{
-    chart
-        .configure_series_labels()
-        .position(SeriesLabelPosition::UpperRight)
-        .background_style(WHITE.mix(0.85))
-        .border_style(FAINT)
-        .label_font((FONT, 12).into_font().color(&INK))
-        .draw()?;
+/// Names and colors of the curves in one line above the panel, where no curve is covered.
+fn legend(area: &Area<'_>, curves: &[Curve]) -> Drawn {
+    let mut x = LEFT as i32;
+    for curve in curves {
+        area.draw(&Rectangle::new(
+            [(x, 10), (x + 12, 20)],
+            curve.color.filled(),
+        ))?;
+        let style = (FONT, 13).into_font().color(&INK);
+        area.draw(&Text::new(curve.name, (x + 18, 8), style))?;
+        // Seven pixels a letter is wide enough for any sans-serif of this size.
+        x += 40 + 7 * curve.name.len() as i32;
+    }
     Ok(())
 }
 

@@ -277,9 +277,9 @@ fn measured_phase(job: &Job<'_>) -> Phase {
 /// Settles the engine, watching its space meanwhile; how long it took in seconds.
 fn settle(job: &Job<'_>, live: &mut Live, watch: &mut dyn FnMut(u64)) -> Outcome<f64> {
     let started = Instant::now();
+    let done = &AtomicBool::new(false);
     let settled = std::thread::scope(|scope| {
         let main = std::thread::current();
-        let done = &AtomicBool::new(false);
         let thread = scope.spawn(move || {
             let settled = job.engine.settle();
             done.store(true, Ordering::SeqCst);
