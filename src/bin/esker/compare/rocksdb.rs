@@ -113,10 +113,14 @@ impl Style {
 
 /// Options for this style and workload, as RocksDB's own option text.
 fn options_of(style: Style, arguments: &RunArguments) -> Vec<(String, String)> {
+    // RocksDB's own sizes from 1 GiB of data on. A smaller run stands for a larger one, so it
+    // gets a tree of the same shape: with buffers as large as the data there would be no
+    // tree, and the log and buffers alone would be several times the data.
     let data_bytes = arguments.user_bytes();
+    let write_buffer_bytes = (data_bytes / 16).clamp(8 << 20, 64 << 20);
     // Debt is bounded by what is worth compacting: a quarter of the data slows writers, all
-    // of it stops them. The floor lets a small run fill its buffers.
-    let soft_bytes = (data_bytes / 4).max(256 << 20);
+    // of it stops them. The floor lets a level fill.
+    let soft_bytes = (data_bytes / 4).max(4 * write_buffer_bytes);
     let mut options = vec![
         ("create_if_missing", "true".to_owned()),
         ("compression", "kNoCompression".to_owned()),
@@ -124,8 +128,13 @@ fn options_of(style: Style, arguments: &RunArguments) -> Vec<(String, String)> {
         ("use_direct_io_for_flush_and_compaction", "true".to_owned()),
         // One flush and two compactions at a time.
         ("max_background_jobs", "3".to_owned()),
-        ("write_buffer_size", (64 << 20).to_string()),
+        ("write_buffer_size", write_buffer_bytes.to_string()),
         ("max_write_buffer_number", "4".to_owned()),
+        ("target_file_size_base", write_buffer_bytes.to_string()),
+        (
+            "max_bytes_for_level_base",
+            (4 * write_buffer_bytes).to_string(),
+        ),
         ("level_compaction_dynamic_level_bytes", "true".to_owned()),
         (
             "soft_pending_compaction_bytes_limit",
@@ -154,6 +163,7 @@ fn options_of(style: Style, arguments: &RunArguments) -> Vec<(String, String)> {
             ("enable_blob_files", "true".to_owned()),
             // Values that are hardly larger than their keys stay in the tree.
             ("min_blob_size", "64".to_owned()),
+            ("blob_file_size", (4 * write_buffer_bytes).to_string()),
             ("blob_compression_type", "kNoCompression".to_owned()),
             ("enable_blob_garbage_collection", "true".to_owned()),
             ("blob_garbage_collection_age_cutoff", "0.25".to_owned()),
@@ -367,25 +377,26 @@ impl Engine for RocksDb {
         const POLL: Duration = Duration::from_millis(20);
         /// A compaction that has ended may be followed by another one at once.
         const QUIET: Duration = Duration::from_millis(200);
-        /// An estimate of debt that nothing works off is no debt.
-        const QUIET_WITH_ESTIMATE: Duration = Duration::from_secs(2);
+        /// Universal compaction can say for ever that one is pending and then find nothing
+        /// to do; one that can run is picked up within milliseconds.
+        const QUIET_WITH_PENDING: Duration = Duration::from_secs(2);
         const LIMIT: Duration = Duration::from_secs(1800);
         self.flush()?;
         let started = Instant::now();
         let mut busy = Instant::now();
         while started.elapsed() < LIMIT {
-            let at_work = self.property(c"rocksdb.num-running-compactions")
-                + self.property(c"rocksdb.num-running-flushes")
-                + self.property(c"rocksdb.compaction-pending")
-                + self.property(c"rocksdb.mem-table-flush-pending");
-            if at_work > 0 {
+            let running = self.property(c"rocksdb.num-running-compactions")
+                + self.property(c"rocksdb.num-running-flushes");
+            if running > 0 {
                 busy = Instant::now();
             }
-            let estimate = self.property(c"rocksdb.estimate-pending-compaction-bytes");
-            let enough = if estimate == 0 {
+            let pending = self.property(c"rocksdb.compaction-pending")
+                + self.property(c"rocksdb.mem-table-flush-pending")
+                + self.property(c"rocksdb.estimate-pending-compaction-bytes");
+            let enough = if pending == 0 {
                 QUIET
             } else {
-                QUIET_WITH_ESTIMATE
+                QUIET_WITH_PENDING
             };
             if busy.elapsed() >= enough || self.interrupted.load(Ordering::Relaxed) {
                 return Ok(());
