@@ -1,0 +1,339 @@
+//! The measured part over time as an SVG: stacked panels that share the time axis.
+
+use std::path::Path;
+
+use plotters::coord::Shift;
+use plotters::prelude::*;
+
+use super::report::{Interval, Report};
+use crate::failure::{Failure, Outcome};
+use crate::size::{format_count, format_size};
+
+const WIDTH: u32 = 1100;
+const TITLE_HEIGHT: u32 = 64;
+/// Room for the axis's name.
+const MARGIN: u32 = 16;
+/// Where the panels' axes are.
+const LEFT: u32 = 100;
+/// Below the last panel: the name of the time axis.
+const FOOT_HEIGHT: u32 = 26;
+/// Throughput, latency, write amplification, utilization, cleaning.
+const PANEL_HEIGHTS: [u32; 5] = [190, 220, 180, 150, 180];
+
+pub const FONT: &str = "Helvetica, Arial, sans-serif";
+pub const INK: RGBColor = RGBColor(38, 50, 56);
+pub const FAINT: RGBColor = RGBColor(222, 226, 230);
+pub const BLUE: RGBColor = RGBColor(31, 119, 180);
+pub const ORANGE: RGBColor = RGBColor(230, 126, 34);
+pub const RED: RGBColor = RGBColor(192, 57, 43);
+pub const GREEN: RGBColor = RGBColor(39, 140, 90);
+pub const VIOLET: RGBColor = RGBColor(125, 90, 170);
+
+type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+type Points = Vec<(f64, f64)>;
+type Drawn = Result<(), Box<dyn std::error::Error>>;
+
+/// One curve of a panel.
+struct Curve {
+    name: &'static str,
+    color: RGBColor,
+    points: Points,
+    filled: bool,
+}
+
+impl Curve {
+    fn line(name: &'static str, color: RGBColor, points: Points) -> Self {
+        Self {
+            name,
+            color,
+            points,
+            filled: false,
+        }
+    }
+
+    fn area(name: &'static str, color: RGBColor, points: Points) -> Self {
+        Self {
+            name,
+            color,
+            points,
+            filled: true,
+        }
+    }
+}
+
+/// Draws the report's intervals to `path`.
+pub fn draw(path: &Path, report: &Report) -> Outcome {
+    draw_all(path, report).map_err(|error| Failure::io("draw", path, error))
+}
+
+fn draw_all(path: &Path, report: &Report) -> Drawn {
+    let height = TITLE_HEIGHT + PANEL_HEIGHTS.iter().sum::<u32>() + FOOT_HEIGHT;
+    let root = SVGBackend::new(path, (WIDTH, height)).into_drawing_area();
+    root.fill(&WHITE)?;
+    let (title, mut rest) = root.split_vertically(TITLE_HEIGHT);
+    draw_title(&title, report)?;
+    let mut panels = Vec::new();
+    for panel_height in PANEL_HEIGHTS {
+        let (panel, below) = rest.split_vertically(panel_height);
+        panels.push(panel);
+        rest = below;
+    }
+
+    // The last interval may be a sliver whose rates say nothing.
+    let mut rows: &[Interval] = &report.intervals;
+    if let [.., before, last] = rows
+        && last.end_s - before.end_s < 0.1
+    {
+        rows = &rows[..rows.len() - 1];
+    }
+    let end_s = rows.last().map_or(1.0, |row| row.end_s);
+    let pick = |value: &dyn Fn(&Interval) -> Option<f64>| -> Points {
+        from_zero(
+            rows.iter()
+                .filter_map(|row| value(row).map(|v| (row.end_s, v)))
+                .collect(),
+        )
+    };
+    let starts = std::iter::once(0.0).chain(rows.iter().map(|row| row.end_s));
+    let per_second = |count: &dyn Fn(&Interval) -> u64| -> Points {
+        let rate = |(row, start_s): (&Interval, f64)| {
+            (
+                row.end_s,
+                count(row) as f64 / (row.end_s - start_s).max(1e-3),
+            )
+        };
+        from_zero(rows.iter().zip(starts.clone()).map(rate).collect())
+    };
+
+    let panel = |number: usize, unit: &str, curves: &[Curve]| {
+        linear_panel(&panels[number], end_s, unit, top(curves), curves)
+    };
+    panel(
+        0,
+        "K ops/s",
+        &[Curve::area(
+            "throughput",
+            BLUE,
+            pick(&|row| Some(row.ops_per_second / 1e3)),
+        )],
+    )?;
+    let some = |row: &Interval, us: f64| (row.latency_us.count > 0).then_some(us.max(0.1));
+    log_panel(
+        &panels[1],
+        end_s,
+        "latency, us",
+        &[
+            Curve::line("max", RED, pick(&|row| some(row, row.latency_us.max))),
+            Curve::line("p99", ORANGE, pick(&|row| some(row, row.latency_us.p99))),
+            Curve::line("p50", BLUE, pick(&|row| some(row, row.latency_us.p50))),
+        ],
+    )?;
+    panel(
+        2,
+        "device / user bytes",
+        &[
+            Curve::area(
+                "WA per interval",
+                ORANGE,
+                pick(&|row| row.write_amplification),
+            ),
+            Curve::line(
+                "WA so far",
+                INK,
+                pick(&|row| row.write_amplification_so_far),
+            ),
+        ],
+    )?;
+    linear_panel(
+        &panels[3],
+        end_s,
+        "live / usable",
+        1.05,
+        &[Curve::area(
+            "utilization",
+            GREEN,
+            pick(&|row| Some(row.utilization)),
+        )],
+    )?;
+    panel(
+        4,
+        "per second",
+        &[
+            Curve::area(
+                "victims cleaned",
+                VIOLET,
+                per_second(&|row| row.victims_cleaned),
+            ),
+            Curve::line(
+                "checkpoints",
+                GREEN,
+                per_second(&|row| row.checkpoints_taken),
+            ),
+        ],
+    )?;
+    let axis = "seconds from the start of the measured part";
+    rest.draw(&Text::new(
+        axis,
+        (WIDTH as i32 / 2 - 130, 4),
+        (FONT, 13).into_font().color(&INK),
+    ))?;
+    root.present()?;
+    Ok(())
+}
+
+/// An interval's value stands for the time before its end, so the first reaches back to 0.
+fn from_zero(mut points: Points) -> Points {
+    if let Some(&(_, value)) = points.first() {
+        points.insert(0, (0.0, value));
+    }
+    points
+}
+
+fn draw_title(area: &Area<'_>, report: &Report) -> Drawn {
+    let a = &report.arguments;
+    let heading = format!(
+        "{}: {}, {}, {}, {} threads",
+        report.engine,
+        a.workload,
+        a.distribution,
+        a.durability.name(),
+        a.threads
+    );
+    let amplification = report
+        .write_amplification
+        .map_or(String::new(), |wa| format!(", WA {wa:.2}"));
+    let details = format!(
+        "{} keys x {}, utilization {}, after {:.1} overwrites: {} ops/s, p99 {:.0} us{}",
+        format_count(a.keys),
+        format_size(a.value_bytes),
+        a.utilization,
+        report.warmup_overwrites,
+        format_count(report.ops_per_second as u64),
+        report.latency_us.p99,
+        amplification
+    );
+    area.draw(&Text::new(
+        heading,
+        (20, 14),
+        (FONT, 22).into_font().color(&INK),
+    ))?;
+    area.draw(&Text::new(
+        details,
+        (20, 42),
+        (FONT, 14).into_font().color(&INK.mix(0.75)),
+    ))?;
+    Ok(())
+}
+
+/// The largest value of the curves, with head room; never nothing.
+fn top(curves: &[Curve]) -> f64 {
+    let largest = curves
+        .iter()
+        .flat_map(|curve| &curve.points)
+        .map(|point| point.1)
+        .fold(0.0, f64::max);
+    if largest > 0.0 { largest * 1.12 } else { 1.0 }
+}
+
+fn linear_panel(area: &Area<'_>, end_s: f64, unit: &str, top: f64, curves: &[Curve]) -> Drawn {
+    let mut chart = ChartBuilder::on(area)
+        .margin_right(24)
+        .margin_top(26)
+        .margin_left(MARGIN)
+        .x_label_area_size(22)
+        .y_label_area_size(LEFT - MARGIN)
+        .build_cartesian_2d(0.0..end_s, 0.0..top)?;
+    chart
+        .configure_mesh()
+        .y_desc(unit)
+        .x_labels(12)
+        .y_labels(5)
+        .y_label_formatter(&|value| format_tick(*value))
+        .x_label_formatter(&|value| format_tick(*value))
+        .axis_style(INK.mix(0.6))
+        .bold_line_style(FAINT)
+        .light_line_style(TRANSPARENT)
+        .label_style((FONT, 12).into_font().color(&INK))
+        .axis_desc_style((FONT, 13).into_font().color(&INK))
+        .draw()?;
+    for curve in curves {
+        let color = curve.color;
+        let points = curve.points.iter().copied();
+        if curve.filled {
+            let series = AreaSeries::new(points, 0.0, color.mix(0.18));
+            chart.draw_series(series.border_style(color.stroke_width(2)))?;
+        } else {
+            chart.draw_series(LineSeries::new(points, color.stroke_width(2)))?;
+        }
+    }
+    legend(area, curves)
+}
+
+fn log_panel(area: &Area<'_>, end_s: f64, unit: &str, curves: &[Curve]) -> Drawn {
+    let lowest = curves
+        .iter()
+        .flat_map(|curve| &curve.points)
+        .map(|point| point.1)
+        .fold(f64::INFINITY, f64::min);
+    let bottom = if lowest.is_finite() {
+        10_f64.powf(lowest.log10().floor())
+    } else {
+        0.1
+    };
+    let top = 10_f64.powf(top(curves).log10().ceil()).max(bottom * 10.0);
+    let mut chart = ChartBuilder::on(area)
+        .margin_right(24)
+        .margin_top(26)
+        .margin_left(MARGIN)
+        .x_label_area_size(22)
+        .y_label_area_size(LEFT - MARGIN)
+        .build_cartesian_2d(0.0..end_s, (bottom..top).log_scale())?;
+    chart
+        .configure_mesh()
+        .y_desc(unit)
+        .x_labels(12)
+        .y_labels(6)
+        .y_label_formatter(&|value| format_tick(*value))
+        .x_label_formatter(&|value| format_tick(*value))
+        .axis_style(INK.mix(0.6))
+        .bold_line_style(FAINT)
+        .light_line_style(FAINT.mix(0.4))
+        .label_style((FONT, 12).into_font().color(&INK))
+        .axis_desc_style((FONT, 13).into_font().color(&INK))
+        .draw()?;
+    for curve in curves {
+        let color = curve.color;
+        let points = curve.points.iter().copied();
+        chart.draw_series(LineSeries::new(points, color.stroke_width(2)))?;
+    }
+    legend(area, curves)
+}
+
+/// Names and colors of the curves in one line above the panel, where no curve is covered.
+fn legend(area: &Area<'_>, curves: &[Curve]) -> Drawn {
+    let mut x = LEFT as i32;
+    for curve in curves {
+        area.draw(&Rectangle::new(
+            [(x, 10), (x + 12, 20)],
+            curve.color.filled(),
+        ))?;
+        let style = (FONT, 13).into_font().color(&INK);
+        area.draw(&Text::new(curve.name, (x + 18, 8), style))?;
+        // Seven pixels a letter is wide enough for any sans-serif of this size.
+        x += 40 + 7 * curve.name.len() as i32;
+    }
+    Ok(())
+}
+
+/// A number of an axis, short.
+pub fn format_tick(value: f64) -> String {
+    if value >= 1000.0 {
+        format_count(value.round() as u64)
+    } else if value >= 10.0 || value.fract() == 0.0 {
+        format!("{value:.0}")
+    } else if value >= 1.0 {
+        format!("{value:.1}")
+    } else {
+        format!("{value:.2}")
+    }
+}

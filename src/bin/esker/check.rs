@@ -1,0 +1,81 @@
+//! `esker check`: verifies a store against itself; the exit code says clean or not.
+
+use clap::Args;
+
+use crate::failure::{Failure, Outcome};
+use crate::inspect::{self, CheckOptions};
+use crate::opening::{StoreArgument, explain};
+use crate::output::{print_fields, print_json, print_line};
+use crate::progress::Progress;
+
+const EXAMPLES: &str = "\
+Reads the store and changes nothing unless --repair is given. The store must not be open
+elsewhere. Exit code: 0 clean, 1 not clean or not checkable.
+
+Examples:
+  esker check my.esker             every record on media against the index
+  esker check my.esker --fast      checkpoints, segments and the index alone
+  esker check my.esker --repair    rebuilds a lost index from the records; lists what may be
+                                   back from the dead because its deletion was lost";
+
+/// Verifies every record on media against the index.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct Arguments {
+    #[command(flatten)]
+    store: StoreArgument,
+
+    /// Does not read every record.
+    #[arg(long, conflicts_with = "repair")]
+    fast: bool,
+
+    /// Repairs what can be repaired.
+    #[arg(long)]
+    repair: bool,
+
+    /// Prints JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs `esker check`.
+pub fn run(arguments: &Arguments) -> Outcome {
+    let path = &arguments.store.path;
+    if !path.exists() {
+        return Err(Failure::failed(format!(
+            "there is no store at {}; check the path",
+            path.display()
+        )));
+    }
+    let options = CheckOptions {
+        repair: arguments.repair,
+        deep: !arguments.fast,
+    };
+    let mut bar = Progress::of_bytes("checking", 0);
+    let report = inspect::check(path, options, &mut |progress| {
+        bar.set(progress.done_bytes, progress.total_bytes);
+    });
+    bar.finish();
+    let report = report.map_err(|error| explain(path, &error))?;
+    if arguments.json {
+        print_json(&report)?;
+    } else {
+        print_fields(&report)?;
+    }
+    if report.is_clean() {
+        return if arguments.json {
+            Ok(())
+        } else {
+            print_line("clean")
+        };
+    }
+    let advice = if arguments.repair {
+        "some damage could not be repaired; restore what is listed from elsewhere"
+    } else {
+        "run `esker check --repair` after copying the store"
+    };
+    Err(Failure::failed(format!(
+        "{} is not clean; {advice}",
+        path.display()
+    )))
+}

@@ -1,0 +1,191 @@
+//! `esker export`: entries become files of a directory, and never leave it.
+//!
+//! Keys are anybody's bytes. One that is absolute, climbs with `..`, has an empty or `.`
+//! component or a NUL is refused and counted; and since components are opened one below the
+//! other without following symbolic links, a link that is in the way cannot lead out either.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+use clap::Args;
+use rustix::fs::{Mode, OFlags, mkdirat, open, openat};
+use rustix::io::Errno;
+
+use crate::escape::escape;
+use crate::failure::{Failure, Outcome};
+use crate::opening::{StoreArgument, explain, open_read_only};
+use crate::output::print_line;
+use crate::progress::Progress;
+use crate::size::{format_count, format_size};
+
+const EXAMPLES: &str = "\
+Each entry becomes a file: its key is the path below DIR, its value the contents. Keys that are
+no relative path inside DIR (absolute, with `..`, `.`, an empty component or a NUL, or empty)
+are refused, named on standard error, counted, and the exit code is 1; so are keys that need a
+file where a directory must be. Existing files are overwritten.
+
+Examples:
+  esker export my.esker elsewhere";
+
+/// Writes every entry of a store to a file below a directory.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct Arguments {
+    #[command(flatten)]
+    store: StoreArgument,
+
+    /// The directory; it is made when it does not exist.
+    #[arg(value_name = "DIR")]
+    directory: PathBuf,
+}
+
+/// Runs `esker export`.
+pub fn run(arguments: &Arguments) -> Outcome {
+    let path = &arguments.store.path;
+    let directory = &arguments.directory;
+    let store = open_read_only(path)?;
+    fs::create_dir_all(directory).map_err(|error| Failure::io("make", directory, error))?;
+    let root = open(
+        directory,
+        OFlags::DIRECTORY | OFlags::CLOEXEC,
+        Mode::empty(),
+    )
+    .map_err(|error| Failure::io("open", directory, error))?;
+    let (mut files, mut bytes, mut refused) = (0_u64, 0_u64, 0_u64);
+    let mut bar = Progress::of_count("exporting", store.stats().entries);
+    for item in store.scan() {
+        let (key, value) = item.map_err(|error| explain(path, &error))?;
+        bar.add(1);
+        let written = components(&key)
+            .map_err(|why| Refusal::Key(why.to_owned()))
+            .and_then(|parts| write_file(&root, &parts, &value));
+        match written {
+            Ok(()) => {
+                files += 1;
+                bytes += value.len() as u64;
+            }
+            Err(Refusal::Key(why)) => {
+                refused += 1;
+                eprintln!("esker: refused key `{}`: {why}", escape(&key));
+            }
+            Err(Refusal::Failed(error)) => {
+                return Err(Failure::failed(format!(
+                    "cannot write `{}` below {}: {error}",
+                    escape(&key),
+                    directory.display()
+                )));
+            }
+        }
+    }
+    bar.finish();
+    print_line(&format!(
+        "exported {} files, {}",
+        format_count(files),
+        format_size(bytes)
+    ))?;
+    if refused > 0 {
+        return Err(Failure::failed(format!(
+            "{} keys are no paths inside {} and were refused; use `esker get` for them",
+            format_count(refused),
+            directory.display()
+        )));
+    }
+    Ok(())
+}
+
+/// Why an entry did not become a file.
+enum Refusal {
+    /// Its key cannot be a path here; others can.
+    Key(String),
+    /// The file system failed.
+    Failed(Errno),
+}
+
+/// The parts of a key that is a relative path, or why it is none.
+fn components(key: &[u8]) -> Result<Vec<&OsStr>, &'static str> {
+    if key.is_empty() {
+        return Err("it is empty");
+    }
+    if key.contains(&0) {
+        return Err("it has a NUL");
+    }
+    if key[0] == b'/' {
+        return Err("it is an absolute path");
+    }
+    key.split(|&byte| byte == b'/')
+        .map(|part| match part {
+            b"" => Err("it has an empty component"),
+            b"." | b".." => Err("it has a `.` or `..` component"),
+            _ => Ok(OsStr::from_bytes(part)),
+        })
+        .collect()
+}
+
+/// Writes one file below `root`, its directories made as needed, no link followed.
+fn write_file(root: &OwnedFd, parts: &[&OsStr], value: &[u8]) -> Result<(), Refusal> {
+    let refuse = |error: Errno| match error {
+        Errno::LOOP => Refusal::Key("a symbolic link is in its way".into()),
+        Errno::NOTDIR => Refusal::Key("a file is where it needs a directory".into()),
+        Errno::ISDIR => Refusal::Key("a directory is where it needs a file".into()),
+        Errno::NAMETOOLONG => Refusal::Key("a component is longer than names may be".into()),
+        error => Refusal::Failed(error),
+    };
+    let Some((name, parents)) = parts.split_last() else {
+        return Err(Refusal::Key("it is empty".into()));
+    };
+    let flags = OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut current: Option<OwnedFd> = None;
+    for part in parents {
+        let at = current.as_ref().unwrap_or(root);
+        match mkdirat(at, *part, Mode::from(0o777)) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(error) => return Err(refuse(error)),
+        }
+        let below = openat(at, *part, flags | OFlags::DIRECTORY, Mode::empty());
+        current = Some(below.map_err(refuse)?);
+    }
+    let at = current.as_ref().unwrap_or(root);
+    // A pipe or device that is in the way is not waited for, and not written to.
+    let flags = flags | OFlags::WRONLY | OFlags::CREATE | OFlags::NONBLOCK;
+    let file = File::from(openat(at, *name, flags, Mode::from(0o666)).map_err(refuse)?);
+    let failed =
+        |error: std::io::Error| Refusal::Failed(Errno::from_io_error(&error).unwrap_or(Errno::IO));
+    if !file.metadata().map_err(failed)?.is_file() {
+        return Err(Refusal::Key("a special file is in its way".into()));
+    }
+    file.set_len(0).map_err(failed)?;
+    (&file).write_all(value).map_err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_relative_paths_inside_are_taken() {
+        for key in [
+            "a",
+            "a/b",
+            "..a",
+            "a..",
+            "...",
+            ".hidden/x",
+            "-rf",
+            " ",
+            "a\\b",
+        ] {
+            assert!(components(key.as_bytes()).is_ok(), "{key}");
+        }
+        let refused = [
+            "", "/", "/a", "..", "../x", "a/../b", "a/..", ".", "./a", "a/./b", "a//b", "a/",
+            "a\0b",
+        ];
+        for key in refused {
+            assert!(components(key.as_bytes()).is_err(), "{key}");
+        }
+    }
+}
