@@ -1,1 +1,3 @@
 //! Log.
+
+mod policy;
