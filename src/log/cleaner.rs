@@ -12,10 +12,11 @@ use crate::format::{Class, SegmentId};
 use crate::sync::Ordering;
 use crate::{Error, Result};
 
+use super::policy::{Candidate, select_victim};
 use super::recovery::Found;
 use super::{
     Counters, GROUP_BYTES, Log, NoRoom, Owner, Position, RESERVE, ScannedFrame, SegmentScanner,
-    State, policy,
+    State,
 };
 
 /// Segments prepared with one flush.
@@ -125,17 +126,19 @@ impl Log {
         let segment_bytes = self.geometry.segment_bytes;
         let clock = self.appender.lock().clock();
         let mut tombstones = false;
-        let candidates = self.victims().filter_map(|(id, segment)| {
-            let needed = u64::from(segment.needed_tombstone_bytes(horizon));
+        let candidates = self.victims().filter_map(|(segment, entry)| {
+            let needed = u64::from(entry.needed_tombstone_bytes(horizon));
             tombstones |= needed > 0;
-            let live = segment.live_bytes().max(0) as u64 + needed;
-            let age = clock.saturating_sub(segment.sealed_clock());
-            let gains = live + segment_bytes / GAIN_SHARE <= segment_bytes;
-            gains.then(|| (id, policy::score(live, segment_bytes, age)))
+            let live_bytes = entry.live_bytes().max(0) as u64 + needed;
+            let age = clock.saturating_sub(entry.sealed_clock());
+            let gains = live_bytes + segment_bytes / GAIN_SHARE <= segment_bytes;
+            gains.then_some(Candidate {
+                segment,
+                live_bytes,
+                age,
+            })
         });
-        let victim = candidates
-            .max_by(|(_, a), (_, b)| a.total_cmp(b))
-            .map(|(id, _)| id);
+        let victim = select_victim(candidates, segment_bytes).map(|victim| victim.segment);
         let fruitless = self.fruitless.fetch_add(1, Ordering::Relaxed);
         let patience = 2 * u64::from(self.geometry.segment_count);
         match victim {
