@@ -6,6 +6,8 @@ mod image;
 mod model;
 #[cfg(not(loom))]
 mod readers;
+#[cfg(not(loom))]
+mod sweep;
 
 #[cfg(not(loom))]
 use super::*;
