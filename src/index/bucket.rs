@@ -100,6 +100,7 @@ impl<'a> Bucket<'a> {
         Self { unit, start, slots }
     }
 
+    #[inline]
     fn at(&self, word: usize) -> &'a AtomicU64 {
         self.unit.word(self.start + word)
     }
@@ -107,11 +108,13 @@ impl<'a> Bucket<'a> {
     // Relaxed everywhere below `snapshot` and `write`: under the lock there is no race, and
     // a reader's loads are ordered by the version protocol alone.
 
+    #[inline]
     fn word(&self, slot: usize) -> u64 {
         self.at(words_at(self.slots) + slot).load(Ordering::Relaxed)
     }
 
     /// Word and shift of the slot's middle byte.
+    #[inline]
     fn middle_at(&self, slot: usize) -> (usize, usize) {
         let tags = tag_words(self.slots);
         let in_half = (self.slots % 2) * MIDDLES_IN_HALF;
@@ -122,6 +125,7 @@ impl<'a> Bucket<'a> {
         (1 + tags + slot / 8, slot % 8 * 8)
     }
 
+    #[inline]
     fn slot(&self, meta: Meta, slot: usize) -> Slot {
         let tags = self.at(1 + slot / 2).load(Ordering::Relaxed);
         let (at, shift) = self.middle_at(slot);
@@ -133,6 +137,7 @@ impl<'a> Bucket<'a> {
         }
     }
 
+    #[inline]
     fn search(&self, meta: Meta, tag: u64, home: Home) -> Option<(usize, u64)> {
         let high = high(tag);
         for pair in 0..tag_words(self.slots) {
@@ -226,6 +231,15 @@ impl<'a> Bucket<'a> {
         (0..self.slots).filter_map(move |index| {
             let slot = self.slot(meta, index);
             (slot.word != 0).then_some((index, slot, meta.home(index)))
+        })
+    }
+
+    /// The high parts of all slots of a full bucket.
+    pub(super) fn highs(self) -> impl Iterator<Item = (usize, u32, Home)> + 'a {
+        let meta = self.meta();
+        (0..self.slots).map(move |index| {
+            let tags = self.at(1 + index / 2).load(Ordering::Relaxed);
+            (index, (tags >> (index % 2 * 32)) as u32, meta.home(index))
         })
     }
 

@@ -3,14 +3,11 @@
 //! The work is one copy of a unit's entries, some tens of microseconds. A unit of `s` slots
 //! per bucket grows by 1/s, so that memory follows the number of entries at any size.
 
-use super::entry::Slot;
 use super::position::ScanPosition;
+use super::probe::Homed;
 use super::unit::{Unit, capacity};
 use super::{BUCKETS, SLOTS_MAX};
 use crate::format::{KeyHash, Seqno};
-
-/// An entry and its home.
-pub(super) type Homed = (usize, Slot);
 
 /// A unit with these entries, of the fewest slots per bucket, at least `least`, that leave
 /// room for `more`. `None` if the most slots are too few for the entries; when they are too
@@ -45,20 +42,13 @@ fn fill(entries: &[Homed], unit: Unit) -> Option<Unit> {
         unit.bucket(home).fill_private(*index, slot);
         *index += 1;
     }
+    for (bucket, &filled) in filled.iter().enumerate() {
+        unit.set_vacant(bucket, filled < unit.slots());
+    }
     unit.set_count(entries.len() - rest.len());
     rest.iter()
         .all(|&(home, slot)| unit.place(home, slot))
         .then_some(unit)
-}
-
-/// Every entry of a unit; under the lock.
-fn entries(unit: &Unit) -> Vec<Homed> {
-    let mut entries = Vec::with_capacity(unit.count());
-    for home in 0..BUCKETS {
-        entries.extend(unit.homed(home).map(|slot| (home, slot)));
-    }
-    debug_assert_eq!(entries.len(), unit.count());
-    entries
 }
 
 /// What takes a full unit's place.
@@ -74,7 +64,7 @@ pub(super) enum Grown {
 /// either: only hashes made for that, or damage that made them, bring it about.
 pub(super) fn grow(unit: &Unit, wanted: &[KeyHash]) -> Option<Grown> {
     let (depth, horizon) = (unit.depth(), unit.horizon());
-    let entries = entries(unit);
+    let entries = unit.entries();
     let total = entries.len() + wanted.len();
     if unit.slots() < SLOTS_MAX && total <= capacity(SLOTS_MAX) {
         let least = unit.slots() + 1;

@@ -55,7 +55,7 @@ pub(crate) const SHARD_BITS: u32 = if MODEL { 1 } else { 8 };
 /// Number of shards.
 pub(crate) const SHARDS: usize = 1 << SHARD_BITS;
 /// Bits that select the bucket in a unit.
-const BUCKET_BITS: u32 = if MODEL { 1 } else { 8 };
+const BUCKET_BITS: u32 = if MODEL { 2 } else { 8 };
 /// Buckets in a unit. More would make growth slower, fewer the entries' spread wider.
 const BUCKETS: usize = 1 << BUCKET_BITS;
 /// The most slots per bucket: above, a bucket is longer than four cache lines and its

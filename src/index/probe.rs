@@ -17,7 +17,7 @@ use super::bucket::Home;
 use super::entry::{Entry, Slot, high};
 use super::position::Place;
 use super::unit::{Unit, capacity};
-use super::{BUCKETS, OFFSETS};
+use super::{BUCKETS, OFFSETS, SLOTS_MAX};
 
 /// The most buckets that an insert looks at; it finds room within ten nearly always.
 const SEARCHED_MAX: usize = if BUCKETS < 96 { BUCKETS } else { 96 };
@@ -32,6 +32,9 @@ pub(super) struct Found {
     pub(super) word: u64,
 }
 
+/// An entry and its home.
+pub(super) type Homed = (usize, Slot);
+
 /// Which of [`OFFSETS`] a tag with this high part uses: bits that never age.
 fn way(high: u32) -> usize {
     high as usize % OFFSETS.len()
@@ -43,10 +46,10 @@ fn other(home: usize, way: usize) -> usize {
 }
 
 /// The bucket that an entry in `bucket` can move to.
-fn opposite(bucket: usize, home: Home, slot: Slot) -> usize {
+fn opposite(bucket: usize, home: Home, high: u32) -> usize {
     match home {
-        Home::This => other(bucket, way(slot.high)),
-        Home::Previous => (bucket + BUCKETS - OFFSETS[way(slot.high)]) % BUCKETS,
+        Home::This => other(bucket, way(high)),
+        Home::Previous => (bucket + BUCKETS - OFFSETS[way(high)]) % BUCKETS,
     }
 }
 
@@ -137,6 +140,23 @@ impl Unit {
         own.map(|(_, slot)| slot).chain(displaced)
     }
 
+    /// Every entry.
+    pub(super) fn entries(&self) -> Vec<Homed> {
+        let mut entries = Vec::with_capacity(self.count());
+        for bucket in 0..BUCKETS {
+            entries.extend(
+                self.bucket(bucket)
+                    .entries()
+                    .map(|(_, slot, kind)| match kind {
+                        Home::This => (bucket, slot),
+                        Home::Previous => (opposite(bucket, kind, slot.high), slot),
+                    }),
+            );
+        }
+        debug_assert_eq!(entries.len(), self.count());
+        entries
+    }
+
     /// Replaces what was found, and makes its tag fresh.
     pub(super) fn overwrite(&self, found: Found, entry: Entry, tag: u64) {
         let home = if found.bucket == found.home {
@@ -151,7 +171,7 @@ impl Unit {
     /// Empties the slot of what was found, and moves displaced entries back.
     pub(super) fn remove(&self, found: Found) {
         let bucket = self.bucket(found.bucket);
-        bucket.clear(found.index, bucket.meta().overflow());
+        self.clear(found.bucket, found.index, bucket.meta().overflow());
         self.set_count(self.count() - 1);
         if found.bucket != found.home {
             self.update_overflow(found.home);
@@ -174,18 +194,35 @@ impl Unit {
     /// Moves an entry to the empty slot of its opposite bucket.
     fn shift(&self, from: usize, entry: (usize, Slot, Home), to: usize, vacancy: usize) {
         let (index, slot, home) = entry;
-        let source = self.bucket(from);
         match home {
             Home::This => {
-                self.bucket(to).put(vacancy, slot, Home::Previous);
-                source.clear(index, true);
+                self.put(to, vacancy, slot, Home::Previous);
+                self.clear(from, index, true);
             }
             Home::Previous => {
-                self.bucket(to).put(vacancy, slot, Home::This);
-                source.clear(index, source.meta().overflow());
+                self.put(to, vacancy, slot, Home::This);
+                self.clear(from, index, self.bucket(from).meta().overflow());
                 self.update_overflow(to);
             }
         }
+    }
+
+    fn put(&self, bucket: usize, index: usize, slot: Slot, home: Home) {
+        self.bucket(bucket).put(index, slot, home);
+        self.set_vacant(bucket, self.bucket(bucket).vacancy().is_some());
+    }
+
+    fn clear(&self, bucket: usize, index: usize, overflow: bool) {
+        self.bucket(bucket).clear(index, overflow);
+        self.set_vacant(bucket, true);
+    }
+
+    /// An empty slot of a bucket.
+    fn vacancy(&self, bucket: usize) -> Option<usize> {
+        if !self.is_vacant(bucket) {
+            return None;
+        }
+        self.bucket(bucket).vacancy()
     }
 
     fn update_overflow(&self, home: usize) {
@@ -202,9 +239,9 @@ impl Unit {
             return false;
         };
         if bucket == home {
-            self.bucket(home).put(index, slot, Home::This);
+            self.put(home, index, slot, Home::This);
         } else {
-            self.bucket(bucket).put(index, slot, Home::Previous);
+            self.put(bucket, index, slot, Home::Previous);
             self.bucket(home).set_overflow(true);
         }
         self.set_count(self.count() + 1);
@@ -221,7 +258,7 @@ impl Unit {
     /// An empty slot at home or else in the other bucket.
     fn vacancy_for(&self, home: usize, high: u32) -> Option<(usize, usize)> {
         let other = other(home, way(high));
-        let vacancy = |bucket| Some((bucket, self.bucket(bucket).vacancy()?));
+        let vacancy = |bucket| Some((bucket, self.vacancy(bucket)?));
         let room = vacancy(home).or_else(|| vacancy(other));
         room.or_else(|| self.make_vacancy(home, other))
     }
@@ -229,26 +266,24 @@ impl Unit {
     /// Empties a slot of one of two full buckets by shifting a chain of entries, the
     /// shortest that there is.
     fn make_vacancy(&self, first: usize, second: usize) -> Option<(usize, usize)> {
-        // For each bucket reached: from which other bucket, by moving which of its slots.
-        let mut reached_by = [None; BUCKETS];
-        let mut queue = [0; SEARCHED_MAX + 1];
-        let root = (usize::MAX, 0);
-        reached_by[first] = Some(root);
-        reached_by[second] = Some(root);
+        let mut chains = [Link::UNREACHED; BUCKETS];
+        let mut queue = [0; SEARCHED_MAX];
+        chains[first] = Link::ROOT;
+        chains[second] = Link::ROOT;
         queue[..2].copy_from_slice(&[first, second]);
         let mut queued = if first == second { 1 } else { 2 };
         let mut next = 0;
         while next < queued {
             let bucket = queue[next];
             next += 1;
-            for (index, slot, home) in self.bucket(bucket).entries() {
-                let to = opposite(bucket, home, slot);
-                if reached_by[to].is_some() {
+            for (index, high, home) in self.bucket(bucket).highs() {
+                let to = opposite(bucket, home, high);
+                if chains[to] != Link::UNREACHED {
                     continue;
                 }
-                reached_by[to] = Some((bucket, index));
-                if let Some(vacancy) = self.bucket(to).vacancy() {
-                    return Some(self.shift_chain(&reached_by, to, vacancy));
+                chains[to] = Link::from(bucket, index);
+                if let Some(vacancy) = self.vacancy(to) {
+                    return Some(self.shift_chain(&chains, to, vacancy));
                 }
                 if queued < SEARCHED_MAX {
                     queue[queued] = to;
@@ -262,17 +297,39 @@ impl Unit {
     /// Shifts the chain that ends with an empty slot, from its end.
     fn shift_chain(
         &self,
-        reached_by: &[Option<(usize, usize)>; BUCKETS],
+        chains: &[Link; BUCKETS],
         mut bucket: usize,
         mut vacancy: usize,
     ) -> (usize, usize) {
-        while let Some((from, index)) = reached_by[bucket]
-            && from < BUCKETS
-        {
+        while let Some((from, index)) = chains[bucket].entry() {
             let (slot, home) = self.bucket(from).entry(index);
             self.shift(from, (index, slot, home), bucket, vacancy);
             (bucket, vacancy) = (from, index);
         }
         (bucket, vacancy)
+    }
+}
+
+/// How a search for an empty slot came to a bucket: by which entry that can move there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Link(u16);
+
+const _: () = assert!(BUCKETS * SLOTS_MAX < Link::ROOT.0 as usize);
+
+impl Link {
+    const UNREACHED: Self = Self(0);
+    /// One of the two buckets that the search began with.
+    const ROOT: Self = Self(u16::MAX);
+
+    fn from(bucket: usize, index: usize) -> Self {
+        Self((1 + bucket * SLOTS_MAX + index) as u16)
+    }
+
+    fn entry(self) -> Option<(usize, usize)> {
+        if self == Self::ROOT {
+            return None;
+        }
+        let entry = usize::from(self.0).checked_sub(1)?;
+        Some((entry / SLOTS_MAX, entry % SLOTS_MAX))
     }
 }

@@ -32,6 +32,8 @@ const CHUNKS_MAX: usize = bucket_words(SLOTS_MAX);
 const DEPTH_SHIFT: u32 = 8;
 const COUNT_SHIFT: u32 = 16;
 
+const VACANT_WORDS: usize = BUCKETS.div_ceil(64);
+
 type Chunk = [AtomicU64; CHUNK_WORDS];
 
 /// Entries a unit with `slots` slots per bucket may hold: all but a few of its slots, so
@@ -60,6 +62,9 @@ pub(super) struct Unit {
     shape: AtomicU64,
     /// For the holder of the lock.
     horizon: Seqno,
+    /// A bit for each bucket with an empty slot, for the holder of the lock: looking for room
+    /// in many buckets would miss the cache in each.
+    vacant: [AtomicU64; VACANT_WORDS],
     chunks: [Option<Box<Chunk>>; CHUNKS_MAX],
 }
 
@@ -74,6 +79,7 @@ impl Unit {
         Self {
             shape: AtomicU64::new(slots as u64 | u64::from(depth) << DEPTH_SHIFT),
             horizon,
+            vacant: std::array::from_fn(|_| AtomicU64::new(u64::MAX)),
             chunks: std::array::from_fn(chunk),
         }
     }
@@ -111,6 +117,18 @@ impl Unit {
         self.horizon
     }
 
+    /// Whether a bucket has an empty slot; under the lock.
+    pub(super) fn is_vacant(&self, bucket: usize) -> bool {
+        self.vacant[bucket / 64].load(Ordering::Relaxed) >> (bucket % 64) & 1 != 0
+    }
+
+    /// Sets whether a bucket has an empty slot; under the lock.
+    pub(super) fn set_vacant(&self, bucket: usize, vacant: bool) {
+        let word = &self.vacant[bucket / 64];
+        let bits = word.load(Ordering::Relaxed) & !(1 << (bucket % 64));
+        word.store(bits | u64::from(vacant) << (bucket % 64), Ordering::Relaxed);
+    }
+
     /// One of the [`BUCKETS`] buckets.
     pub(super) fn bucket(&self, bucket: usize) -> Bucket<'_> {
         let slots = self.slots();
@@ -118,6 +136,7 @@ impl Unit {
     }
 
     /// One of the buckets' words.
+    #[inline]
     pub(super) fn word(&self, word: usize) -> &AtomicU64 {
         match &self.chunks[word / CHUNK_WORDS] {
             Some(chunk) => &chunk[word % CHUNK_WORDS],
@@ -194,4 +213,6 @@ pub(super) fn replace<const PARTS: usize>(cells: &[UnitCell], parts: [Unit; PART
 fn retire(unit: Shared<'_, Unit>, guard: &Guard) {
     // SAFETY: U1: the only caller has just unlinked it; U2: whoever still has it pinned.
     unsafe { guard.defer_destroy(unit) }
+    // At once to the shared queue: the thread's own would keep 64 units, 3 MiB, in each.
+    guard.flush();
 }
