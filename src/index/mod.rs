@@ -185,8 +185,7 @@ impl ShardGuard<'_> {
     /// `memory_limit` bytes. An insert of the hash by this guard then cannot fail; for
     /// several hashes see [`Self::reserve_many`].
     ///
-    /// For several, room is counted by unit. Very rarely the entries of a unit with room are such that no
-    /// arrangement is found; the insert then grows it all the same, over the limit by 16 KiB.
+
     ///
     /// # Errors
     /// [`IndexFull`] when the index may not grow as it must.

@@ -53,6 +53,23 @@ fn opposite(bucket: usize, home: Home, high: u32) -> usize {
     }
 }
 
+/// Removes from `displaced` on what is also between `start` and there: a move that had
+/// written the copy and not yet cleared the original. Addresses are of one entry only.
+fn forget_copies(out: &mut Vec<Entry>, start: usize, displaced: usize) {
+    let mut index = displaced;
+    while index < out.len() {
+        let address = out[index].address;
+        if out[start..displaced]
+            .iter()
+            .any(|entry| entry.address == address)
+        {
+            out.swap_remove(index);
+        } else {
+            index += 1;
+        }
+    }
+}
+
 impl Unit {
     /// The entry at `place`, without a lock.
     pub(super) fn get(&self, place: Place) -> Option<Entry> {
@@ -86,11 +103,13 @@ impl Unit {
             if !meta.overflow() {
                 return;
             }
+            let displaced = out.len();
             for number in 0..OFFSETS.len() {
                 let wanted = |kind, high| kind == Home::Previous && way(high) == number;
                 self.bucket(other(bucket, number)).collect(wanted, out);
             }
             if home.unchanged(meta) {
+                forget_copies(out, start, displaced);
                 return;
             }
         }

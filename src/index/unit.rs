@@ -36,16 +36,21 @@ const VACANT_WORDS: usize = BUCKETS.div_ceil(64);
 
 type Chunk = [AtomicU64; CHUNK_WORDS];
 
-/// Entries a unit with `slots` slots per bucket may hold: all but a few of its slots, so
-/// that inserting seldom has to move many entries.
+/// Entries a unit with `slots` slots per bucket may hold: about as many as find room without
+/// long chains of moves, so that a unit with fewer has room for one more nearly always.
 pub(super) const fn capacity(slots: usize) -> usize {
     if crate::sync::MODEL {
         return BUCKETS * slots;
     }
-    BUCKETS * slots * LOAD_64THS / 64
+    let load_64ths = match slots {
+        1 => 36,
+        2 => 48,
+        3 => 54,
+        4 => 57,
+        _ => 60,
+    };
+    BUCKETS * slots * load_64ths / 64
 }
-
-const LOAD_64THS: usize = 60;
 
 /// Bytes of memory for a unit with `slots` slots: the allocator adds 8 bytes to each piece
 /// and rounds up to 16.

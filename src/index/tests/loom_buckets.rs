@@ -24,7 +24,7 @@ fn spawn(index: &Arc<Index>, f: impl FnOnce(&Index) + 'static) -> thread::JoinHa
 /// second's entry, nor any mixture.
 #[test]
 fn loom_slot_changes_key() {
-    loom::model(|| {
+    model(|| {
         let (first, second) = (hash_at(0, 1), hash_at(0, 2));
         let index = index_with(&[(first, 0x10)]);
         let writer = spawn(&index, move |index| {
@@ -47,7 +47,7 @@ fn loom_slot_changes_key() {
 /// Overwrite, redirect and delete of one key: a reader never goes back in time.
 #[test]
 fn loom_overwrites_are_seen_in_order() {
-    loom::model(|| {
+    model(|| {
         let key = hash_at(1, 1);
         let index = index_with(&[(key, 1)]);
         let writer = spawn(&index, move |index| {
@@ -71,7 +71,7 @@ fn loom_overwrites_are_seen_in_order() {
 /// An entry that moves back home, because a slot there got free, is never missed.
 #[test]
 fn loom_displaced_entry_moves_home() {
-    loom::model(|| {
+    model(|| {
         let (at_home, displaced) = (hash_at(0, 1), hash_at(0, 2));
         let index = index_with(&[(at_home, 1), (displaced, 2)]);
         let writer = spawn(&index, move |index| {
@@ -86,7 +86,7 @@ fn loom_displaced_entry_moves_home() {
 /// An entry that is displaced to make room for another is never missed.
 #[test]
 fn loom_entry_is_displaced() {
-    loom::model(|| {
+    model(|| {
         let (resident, next, new) = (hash_at(0, 1), hash_at(1, 1), hash_at(0, 2));
         let index = index_with(&[(resident, 1), (next, 2)]);
         let writer = spawn(&index, move |index| {
@@ -103,7 +103,7 @@ fn loom_entry_is_displaced() {
 /// A scan step returns an entry once while it moves between its two buckets.
 #[test]
 fn loom_scan_of_a_moving_entry() {
-    loom::model(|| {
+    model(|| {
         let (at_home, displaced) = (hash_at(0, 1), hash_at(0, 2));
         let index = index_with(&[(at_home, 1), (displaced, 2)]);
         let writer = spawn(&index, move |index| {
@@ -120,7 +120,7 @@ fn loom_scan_of_a_moving_entry() {
 /// The cleaner's relocation against a user's overwrite: the overwrite stays.
 #[test]
 fn loom_relocation_against_overwrite() {
-    loom::model(|| {
+    model(|| {
         let key = hash_at(0, 1);
         let index = index_with(&[(key, 1)]);
         let cleaner = spawn(&index, move |index| {
@@ -140,7 +140,7 @@ fn loom_relocation_against_overwrite() {
 /// The cleaner's relocation against a delete, and a new write after it: nothing comes back.
 #[test]
 fn loom_relocation_against_delete() {
-    loom::model(|| {
+    model(|| {
         let key = hash_at(0, 1);
         let index = index_with(&[(key, 1)]);
         let cleaner = spawn(&index, move |index| {
@@ -158,7 +158,7 @@ fn loom_relocation_against_delete() {
 /// Two writers of one key: each replaces exactly what was there.
 #[test]
 fn loom_two_writers() {
-    loom::model(|| {
+    model(|| {
         let key = hash_at(0, 1);
         let index = index_with(&[]);
         let writer = spawn(&index, move |index| {

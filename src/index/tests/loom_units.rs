@@ -33,7 +33,7 @@ fn depth(index: &Index) -> u32 {
 /// A lookup while its unit gets more slots.
 #[test]
 fn loom_growth_against_lookup() {
-    loom::model(|| {
+    model(|| {
         let hashes = crowd(1);
         let index = index_with(&hashes);
         let new = hash_at(0, 7);
@@ -53,7 +53,7 @@ fn loom_growth_against_lookup() {
 /// A lookup while its unit splits and the directory doubles.
 #[test]
 fn loom_split_against_lookup() {
-    loom::model(|| {
+    model(|| {
         let hashes = crowd(2);
         let index = index_with(&hashes);
         assert_eq!(depth(&index), 0);
@@ -79,7 +79,7 @@ fn loom_split_against_lookup() {
 /// who saw a later write sees the earlier.
 #[test]
 fn loom_writes_after_growth_are_seen_in_order() {
-    loom::model(|| {
+    model(|| {
         let hashes = crowd(1);
         let index = index_with(&hashes);
         let (new, first) = (hash_at(0, 7), hashes[0]);
@@ -101,7 +101,7 @@ fn loom_writes_after_growth_are_seen_in_order() {
 /// A scan over a unit that splits between and during its steps.
 #[test]
 fn loom_split_against_scan() {
-    loom::model(|| {
+    model(|| {
         let hashes = crowd(2);
         let index = index_with(&hashes);
         let writer = {
@@ -124,7 +124,7 @@ fn loom_split_against_scan() {
 #[test]
 fn loom_growth_against_insert() {
     for slots in [1, 2] {
-        loom::model(move || {
+        model(move || {
             let hashes = crowd(slots);
             let index = index_with(&hashes);
             let (one, two) = (hash_at(0, 7), hash_at(2, 7));

@@ -16,6 +16,14 @@ mod sweep;
 
 use super::*;
 
+/// Runs a model with as many steps as growing a unit takes.
+#[cfg(loom)]
+fn model(f: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.max_branches = 20_000;
+    builder.check(f);
+}
+
 /// The hash in a model's first shard with this bucket at depth 0 and this tag's high part.
 #[cfg(loom)]
 fn hash_at(bucket: u128, high: u128) -> KeyHash {
