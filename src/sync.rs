@@ -25,6 +25,9 @@ mod imp {
 
 pub(crate) use imp::*;
 
+/// The standard library's `Arc`, also in models: for immutable bytes handed to callers.
+pub(crate) use std::sync::Arc as SharedArc;
+
 /// Whether this build is a loom model: constants shrink so that models stay small.
 pub(crate) const MODEL: bool = cfg!(all(test, loom));
 

@@ -20,7 +20,8 @@
 //! keys come one by one, `n` in all. Units hold 236 to 472 entries, so while the depth is
 //! `d` the index goes from 256 * 236 * 2^d to twice as many, and each of these meets at
 //! most `n` later keys with probability 2^-(66 + d). Each depth contributes the same:
-//! n * 256 * 236 * 2^-66 = 8.2e-8 for `n` = 1e8, and so does all that was there at the first depth, 3.
+//! n * 256 * 236 * 2^-66 = 8.2e-8 for `n` = 1e8, and so does all that was there at the
+//! first depth, 3.
 //! From there to 1e8 keys it is 7.7 doublings. Together 7.1e-7 expected collisions, of
 //! which those of keys that came after cannot count (a key meets only earlier ones): 5.9e-7.
 //! Overwriting an entry makes its tag fresh, which only helps.

@@ -6,8 +6,9 @@
 //! many bytes are written as are live, *one overwrite of everything*.
 //!
 //! Each index entry carries a 3-bit rewrite-interval exponent. Exponent [`CENTER`] says
-//! "rewritten once per overwrite of everything"; each step is a factor of 2^(5/4). It selects the head the record is written to, so that a segment
-//! holds records that die at about the same time. `design/cleaning.md` has the arithmetic
+//! "rewritten once per overwrite of everything"; each step is a factor of 2^(5/4). It selects
+//! the head the record is written to, so that a segment holds records that die at about the
+//! same time. `design/cleaning.md` has the arithmetic
 //! and the simulated write amplification.
 
 /// Rewrite-interval classes, one head segment each.
