@@ -15,14 +15,12 @@ mod write;
 pub use batch::Batch;
 pub use scan::{Cursor, Scan};
 
-use std::sync::Arc as SharedArc;
-
 use crate::format::{
     Geometry, Invalid, KEY_BYTES_MAX, KeyHash, KeyHasher, LengthCode, Record, Seqno,
 };
 use crate::index::{Entry, Index};
 use crate::log::{Log, NoRoom, Owner, Position, Relocation};
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicU64, Ordering, SharedArc};
 use crate::{Durability, Error, Result};
 
 use read::RecordCache;

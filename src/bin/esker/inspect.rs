@@ -78,12 +78,11 @@ pub fn check(
     options: CheckOptions,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<CheckReport> {
-    let _ = options;
-    let store = Store::open(path, &Options::default().read_only(true))?;
+    let store = Store::open(path, &Options::default().read_only(!options.repair))?;
     let mut records = 0;
     let total_bytes = store.stats().live_bytes;
     let mut done_bytes = 0;
-    for item in store.scan() {
+    for item in store.scan().filter(|_| options.deep) {
         let (key, value) = item?;
         records += 1;
         done_bytes += (key.len() + value.len()) as u64;
