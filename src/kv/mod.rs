@@ -7,6 +7,7 @@
 
 mod batch;
 mod chunks;
+mod inspect;
 mod read;
 mod replay;
 mod scan;
@@ -14,6 +15,8 @@ mod write;
 
 pub use batch::Batch;
 pub use scan::{Cursor, Scan};
+
+pub(crate) use inspect::{Belonging, LargeValue};
 
 use crate::format::{
     Geometry, Invalid, KEY_BYTES_MAX, KeyHash, KeyHasher, LengthCode, Record, Seqno,

@@ -17,15 +17,17 @@ mod superblocks;
 use std::time::Duration;
 
 use crate::device::{AlignedBuf, Device};
-use crate::format::{Address, Geometry, HEAD_COUNT, Invalid, LengthCode, Record, SegmentId, Seqno};
+use crate::format::{
+    Address, Cut, Geometry, HEAD_COUNT, Invalid, LengthCode, Record, SegmentId, Seqno,
+};
 use crate::sync::{Arc, AtomicBool, AtomicU64, Condvar, Mutex, MutexGuard, Ordering};
 use crate::{Error, Result};
 
 pub(crate) use appender::{Appender, NewRecord, NoRoom, Purpose};
 pub(crate) use checkpoint::CheckpointState;
 pub(crate) use policy::{first_exponent, next_exponent, survivor_exponent};
-pub(crate) use recovery::open_log;
-pub(crate) use scanner::{ScannedFrame, SegmentScanner};
+pub(crate) use recovery::{Found, open_log, parse_header};
+pub(crate) use scanner::{ScannedFrame, SegmentScanner, read_retrying};
 pub(crate) use segments::{Segment, SegmentTable, State};
 pub(crate) use superblocks::{Superblocks, create_superblocks, find_superblock};
 
@@ -341,6 +343,12 @@ impl Log {
             appender = self.space.wait_for(appender, Duration::from_millis(100));
         }
         Ok(())
+    }
+
+    /// The cuts in force; those of a store opened read-only include the one that its open
+    /// would have made.
+    pub(crate) fn cuts(&self) -> Vec<Cut> {
+        self.superblocks.lock().current.cuts.clone()
     }
 
     /// Crashed epochs whose frames may still be on media.

@@ -526,11 +526,11 @@ impl<'a> Replay<'a> {
                     && header.group <= self.last_group_of(header.epoch)
             })
         };
-        let end = self.headers.iter().rposition(in_use).unwrap_or(0);
+        let end = self.headers.iter().rposition(in_use);
         for (segment, found) in (0..).zip(self.headers) {
             let why = match found {
                 Found::Header(_) => continue,
-                Found::Blank if segment as usize > end => continue,
+                Found::Blank if end.is_none_or(|end| segment as usize > end) => continue,
                 Found::Blank => Invalid::Missing("a segment header"),
                 Found::Damaged(why) => *why,
             };
@@ -609,6 +609,10 @@ impl<'a> Replay<'a> {
                 next.epoch += 1;
                 next.clean = None;
             })?;
+        } else {
+            // In memory only: who inspects the store must know what does not count.
+            let cut = self.cut(old_epoch);
+            superblocks.current.cuts.extend(cut);
         }
         let start = Start {
             epoch: superblocks.current.epoch,
