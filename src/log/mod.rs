@@ -1,3 +1,5 @@
 //! Log.
 
 mod policy;
+#[cfg(test)]
+mod policy_tests;
