@@ -9,6 +9,8 @@ mod checkpoint;
 mod cleaner;
 mod committer;
 mod policy;
+#[cfg(test)]
+mod policy_tests;
 mod recovery;
 mod scanner;
 mod segments;
