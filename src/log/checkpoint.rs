@@ -89,7 +89,7 @@ impl Log {
         self.options.checkpoint_interval_bytes.unwrap_or_else(|| {
             INTERVAL_BYTES
                 .min(self.geometry.capacity / 2)
-                .max(INTERVAL_IMAGES * owner.memory_bytes())
+                .max(INTERVAL_IMAGES * owner.image_bytes())
         })
     }
 

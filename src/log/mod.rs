@@ -93,8 +93,8 @@ pub(crate) trait Owner: Send + Sync {
     /// Whether all of a partition has been loaded.
     fn partition_is_whole(&self, partition: u32) -> bool;
 
-    /// Bytes of DRAM of the owner's state: about what all images take on flash.
-    fn memory_bytes(&self) -> u64;
+    /// Bytes that one generation of images takes on flash, at most.
+    fn image_bytes(&self) -> u64;
 
     /// Drops cached data of a segment whose life ended.
     fn segment_freed(&self, segment: SegmentId) {

@@ -170,13 +170,11 @@ fn fill_and_delete_twenty_rounds_tiny() {
 /// Sizes around the chunk threshold, and values of many chunks.
 #[test]
 fn fill_and_delete_twenty_rounds_large() {
-    twenty_rounds(Durability::Buffered, &mut |random| {
-        match random.below(4) {
-            0 => 16_384 - 40 + random.below(80) as usize,
-            1 => 8_192 - 80 + random.below(120) as usize,
-            2 => random.below(700_000) as usize,
-            _ => random.below(60_000) as usize,
-        }
+    twenty_rounds(Durability::Buffered, &mut |random| match random.below(4) {
+        0 => 16_384 - 40 + random.below(80) as usize,
+        1 => 8_192 - 80 + random.below(120) as usize,
+        2 => random.below(700_000) as usize,
+        _ => random.below(60_000) as usize,
     });
 }
 
@@ -377,4 +375,3 @@ fn large_values_in_the_largest_segments() {
     );
     store.close().unwrap();
 }
-
