@@ -167,6 +167,8 @@ pub(crate) struct Log {
     superblocks: Mutex<Superblocks>,
     /// Tombstones older than this are not needed for replay.
     older_horizon: AtomicU64,
+    /// A crash now replays from here on.
+    newest_horizon: AtomicU64,
     /// The cleaner asks for newer images.
     wants_checkpoint: AtomicBool,
     /// Victims emptied since a writer last got room: bounds cleaning that gains nothing.
@@ -207,6 +209,7 @@ impl Log {
             checkpoint: Mutex::new(CheckpointState::default()),
             superblocks: Mutex::new(superblocks),
             older_horizon: AtomicU64::new(0),
+            newest_horizon: AtomicU64::new(0),
             wants_checkpoint: AtomicBool::new(false),
             fruitless: AtomicU64::new(0),
             clock: AtomicU64::new(0),

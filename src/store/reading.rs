@@ -79,7 +79,7 @@ impl Store {
             groups: read(&counters.groups),
             flushes: read(&counters.flushes),
             victims_cleaned: read(&counters.victims_cleaned),
-            checkpoints_taken: log.partitions_imaged() / 64,
+            checkpoints_taken: read(&counters.partitions_imaged) / 64,
             replay_bytes: log.replay_bytes(),
             read_retries: read(&counters.read_retries),
             read_errors: read(&counters.read_errors),
