@@ -19,8 +19,8 @@
 use super::entry::{Entry, Slot, TAG_BITS};
 use super::grow::build;
 use super::position::{OFFSET_END, ScanPosition, unit_span};
-use super::unit::Unit;
-use super::{BUCKETS, DEPTH_MAX, SLOTS_MAX, ShardGuard};
+use super::unit::{Unit, unit_bytes};
+use super::{BUCKETS, DEPTH_MAX, Index, SHARDS, SLOTS_MAX, ShardGuard};
 use crate::format::{Invalid, Seqno};
 use crate::sync::epoch;
 
@@ -30,6 +30,19 @@ const ENTRY_BYTES: usize = 13;
 /// Known bits that an aged tag must have: all of its high part.
 const KNOWN_BITS_MIN: u32 = 32;
 const _: () = assert!(TAG_BITS - DEPTH_MAX >= KNOWN_BITS_MIN);
+
+/// Bytes of a unit's image besides its entries, at most: head, homes, aged flags.
+const UNIT_IMAGE_BYTES: u64 = 20 + 2 * BUCKETS as u64;
+
+impl Index {
+    /// Bytes that images of all units take, at most. By what the index holds, not by its
+    /// memory: that never shrinks, and is many times its entries in a small store.
+    pub(crate) fn image_bytes(&self) -> u64 {
+        let least = unit_bytes(1);
+        let units = self.memory_bytes().max(SHARDS as u64 * least) / least;
+        self.len() * ENTRY_BYTES as u64 + units * UNIT_IMAGE_BYTES
+    }
+}
 
 impl ShardGuard<'_> {
     /// Appends an image of the unit at `position`, which must begin a unit of this shard,

@@ -95,6 +95,11 @@ impl KeyValue {
         self.index.memory_bytes()
     }
 
+    /// Bytes of records the store accepts.
+    pub(crate) fn usable_bytes(&self, log: &Log) -> u64 {
+        log.usable_bytes(self.index.image_bytes())
+    }
+
     pub(crate) fn entries(&self) -> u64 {
         self.index.len()
     }
@@ -191,8 +196,8 @@ impl Owner for KeyValue {
         shards_of(partition).all(|shard| self.index.lock(shard).finish_load().is_ok())
     }
 
-    fn memory_bytes(&self) -> u64 {
-        self.index.memory_bytes()
+    fn image_bytes(&self) -> u64 {
+        self.index.image_bytes()
     }
 }
 
