@@ -25,6 +25,9 @@ mod imp {
 
 pub(crate) use imp::*;
 
+/// Bounded channels of recovery, which runs in no model.
+pub(crate) use std::sync::mpsc;
+
 /// The standard library's `Arc`, also in models: for immutable bytes handed to callers.
 pub(crate) use std::sync::Arc as SharedArc;
 

@@ -278,6 +278,45 @@ impl ShardGuard<'_> {
         }
     }
 
+    /// Applies a write of the log with `seqno`: sets the entry that `make` makes of the one
+    /// there. Returns the entry set and the one replaced; `None` when the image of the unit
+    /// covers the write. One look at the unit, because replay does this for every record.
+    pub(crate) fn replay(
+        &mut self,
+        hash: KeyHash,
+        seqno: Seqno,
+        make: impl Fn(Option<Entry>) -> Entry,
+    ) -> Option<(Entry, Option<Entry>)> {
+        let done = self.with_unit(hash, |unit, place| {
+            if seqno < unit.horizon() {
+                return Some(None);
+            }
+            let Some(found) = unit.find(place) else {
+                let entry = make(None);
+                let placed = unit.place(place.bucket, Slot::new(entry, place.tag));
+                return placed.then_some(Some((entry, None)));
+            };
+            let old = Slot::entry(found.word);
+            let entry = make(old);
+            unit.overwrite(found, entry, place.tag);
+            Some(Some((entry, old)))
+        });
+        match done {
+            Some(Some(applied)) => {
+                if let Some((_, old)) = applied {
+                    self.shard().add_count(i64::from(old.is_none()));
+                }
+                applied
+            }
+            // The unit must be made or grow first.
+            _ => {
+                let entry = make(None);
+                let old = self.insert(hash, entry);
+                Some((entry, old))
+            }
+        }
+    }
+
     /// Removes the entry of a hash and returns it.
     pub(crate) fn remove(&mut self, hash: KeyHash) -> Option<Entry> {
         let removed = self.with_unit(hash, |unit, place| {

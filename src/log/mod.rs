@@ -5,6 +5,7 @@
 //! write and load your part of the checkpoint. (RAMCloud's cut between log and index.)
 
 mod appender;
+mod applier;
 mod checkpoint;
 mod cleaner;
 mod committer;
@@ -26,6 +27,7 @@ use crate::sync::{Arc, AtomicBool, AtomicU64, Condvar, Mutex, MutexGuard, Orderi
 use crate::{Error, Result};
 
 pub(crate) use appender::{Appender, NewRecord, NoRoom, Purpose};
+pub(crate) use applier::Lane;
 pub(crate) use checkpoint::CheckpointState;
 pub(crate) use policy::{first_exponent, next_exponent, survivor_exponent};
 pub(crate) use recovery::{Found, open_log, parse_header};
@@ -56,8 +58,9 @@ pub(crate) enum Relocation {
 
 /// The owner of the records in the log.
 pub(crate) trait Owner: Send + Sync {
-    /// Applies a record of the log. Records come in the order of their seqnos.
-    fn replay(&self, log: &Log, record: &Record<'_>, position: Position) -> Result<()>;
+    /// Applies to the shards of `lane` what a record says of them. Every lane gets every
+    /// record, in the order of seqnos; lanes run beside one another.
+    fn replay(&self, log: &Log, record: &Record<'_>, position: Position, lane: Lane) -> Result<()>;
 
     /// Appends the record again if it is needed, and redirects what points to it, in one
     /// step against every writer of its key. `horizon`: older tombstones are not needed.

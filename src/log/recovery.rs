@@ -21,10 +21,11 @@ use crate::format::{
 use crate::sync::Arc;
 use crate::{Error, Result};
 
+use super::applier::Appliers;
 use super::scanner::read_retrying;
 use super::{
-    Log, LogOptions, Owner, Position, READ_RETRIES, ScannedFrame, SegmentScanner, SegmentTable,
-    Start, State, Superblocks,
+    Log, LogOptions, Owner, READ_RETRIES, ScannedFrame, SegmentScanner, SegmentTable, Start, State,
+    Superblocks,
 };
 
 /// What a segment's first block says.
@@ -344,6 +345,17 @@ impl<'a> Replay<'a> {
 
     fn run(&mut self, owner: &dyn Owner) -> Result<()> {
         self.check_holes()?;
+        let log = self.log;
+        std::thread::scope(|scope| {
+            let appliers = Appliers::start(scope, log, owner);
+            let scanned = self.scan(&appliers);
+            // What a lane met comes first in the log.
+            appliers.finish().and(scanned)
+        })?;
+        self.check_ends()
+    }
+
+    fn scan(&mut self, appliers: &Appliers<'_>) -> Result<()> {
         let device = &*self.log.device;
         let mut to_open = self.segments_to_scan().into_iter().peekable();
         let mut scanners: Vec<SegmentScanner> = Vec::new();
@@ -395,15 +407,19 @@ impl<'a> Replay<'a> {
                 }
             }
             let is_last = heap.is_empty() && to_open.peek().is_none();
-            self.group(owner, group, &frames, is_last)?;
+            let accepted = self.group(group, &frames, is_last)?;
             for (frame, epoch, _) in &frames {
                 self.saw(*epoch, frame.header.group);
+            }
+            let frames = frames.into_iter().map(|(frame, _, _)| frame).collect();
+            if accepted && !appliers.send(frames) {
+                break;
             }
         }
         for scanner in &scanners {
             self.scanned(scanner);
         }
-        self.check_ends()
+        Ok(())
     }
 
     fn last_group_of(&self, epoch: u64) -> u64 {
@@ -421,14 +437,13 @@ impl<'a> Replay<'a> {
         self.seen_unsettled |= Some(epoch) == self.unsettled;
     }
 
-    /// Accepts or drops one group, all frames of which are at hand.
+    /// Accepts (true) or drops one group, all frames of which are at hand.
     fn group(
         &mut self,
-        owner: &dyn Owner,
         group: u64,
         frames: &[(ScannedFrame, u64, u64)],
         is_last: bool,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         for (frame, epoch, _) in frames {
             self.seen_seqno = self.seen_seqno.max(frame.header.last_seqno);
             if Some(*epoch) == self.unsettled {
@@ -442,10 +457,10 @@ impl<'a> Replay<'a> {
             .any(|(_, epoch, _)| Some(*epoch) == self.unsettled);
         if is_last && (unsettled || frames.is_empty()) && !self.is_complete(frames) {
             tracing::info!(group, "the last group commit is incomplete: dropped");
-            return Ok(());
+            return Ok(false);
         }
         if frames.is_empty() {
-            return Ok(());
+            return Ok(false);
         }
         self.accepted_group = group;
         for (frame, _, _) in frames {
@@ -454,7 +469,7 @@ impl<'a> Replay<'a> {
             let segment = self.log.table.segment(frame.segment);
             segment.set_last_seqno(segment.last_seqno().max(frame.header.last_seqno));
         }
-        self.apply(owner, frames)
+        Ok(true)
     }
 
     fn is_complete(&self, frames: &[(ScannedFrame, u64, u64)]) -> bool {
@@ -465,39 +480,6 @@ impl<'a> Replay<'a> {
             && frames
                 .iter()
                 .all(|(frame, _, _)| frame.verify(&self.log.geometry).is_ok())
-    }
-
-    fn apply(&self, owner: &dyn Owner, frames: &[(ScannedFrame, u64, u64)]) -> Result<()> {
-        let geometry = &self.log.geometry;
-        let mut records = Vec::new();
-        for (frame, _, _) in frames {
-            let head = self.log.table.segment(frame.segment).head();
-            frame.visit(geometry, &mut |found| {
-                let address = geometry.address(frame.segment, found.offset);
-                records.push((
-                    Position {
-                        address,
-                        seqno: found.seqno,
-                        head,
-                    },
-                    found.record,
-                ));
-                Ok(())
-            })?;
-        }
-        if frames.len() > 1 {
-            records.sort_unstable_by_key(|(position, _)| position.seqno);
-        }
-        for (position, record) in &records {
-            if record.kind.is_tombstone() {
-                if let Some((_, segment, _)) = self.log.table.locate(position.address) {
-                    segment
-                        .add_tombstone(position.seqno, self.log.record_bytes(record.length) as u32);
-                }
-            }
-            owner.replay(self.log, record, *position)?;
-        }
-        Ok(())
     }
 
     fn scanned(&mut self, scanner: &SegmentScanner) {
