@@ -77,5 +77,13 @@ fn reserve_is_small_and_covers_its_parts() {
     let segment = 256 << 10;
     assert_eq!(reserve_segments(segment, 1 << 20, 55_000), 3 + 4 + 1);
     assert_eq!(reserve_segments(256 << 20, 1 << 20, 1 << 20), 5);
-    assert_eq!(cleaning_threshold_segments(segment, segment, 8), 8 + 8 + 2);
+    assert_eq!(cleaning_threshold_segments(8), 12);
+}
+
+#[test]
+fn survivors_mix_only_when_nothing_is_in_limbo() {
+    assert_eq!(survivor_room(4, 0), Room::Open);
+    assert_eq!(survivor_room(3, 1), Room::Commit);
+    assert_eq!(survivor_room(3, 0), Room::Nearest);
+    assert_eq!(survivor_room(0, 9), Room::Commit);
 }
