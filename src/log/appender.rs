@@ -673,9 +673,13 @@ impl Appender {
         self.unwritten.push_back(segment);
     }
 
-    /// The header that says a segment is free, in this state of the counters.
+    /// The header that says a segment is free, in this state of the counters. It is written
+    /// outside of groups, so it says nothing of any group (it does not prove one flushed).
     pub(crate) fn free_header(&self, segment: SegmentId, class: Class) -> SegmentHeader {
-        self.begin_life(segment, class)
+        SegmentHeader {
+            group: 0,
+            ..self.begin_life(segment, class)
+        }
     }
 
     /// Copies bytes of a record that is not on the device yet; false when it is not here.

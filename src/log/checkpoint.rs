@@ -297,6 +297,7 @@ impl Log {
         {
             let appender = self.appender.lock();
             root.next_seqno = appender.next_seqno();
+            root.next_group = appender.next_group();
             root.clock = appender.clock();
         }
         root.covered_by_newest = self.covered(root.newest_horizon);
@@ -306,7 +307,7 @@ impl Log {
         let written = superblocks.update(&*self.device, |next| {
             next.roots.insert(0, root_ref);
             next.roots.truncate(2);
-            next.cuts.retain(|cut| cut.seqno >= root.older_horizon);
+            next.cuts.retain(|cut| cut.is_needed(root.older_horizon));
         });
         let written = written.inspect_err(|_| self.poison())?;
         Counters::add(&self.counters.superblock_bytes, written);
@@ -339,8 +340,12 @@ impl Log {
     fn covered(&self, horizon: Seqno) -> Vec<u64> {
         let mut bitmap = vec![0; (self.geometry.segment_count as usize).div_ceil(64)];
         for (id, segment) in self.table.iter() {
-            let sealed = matches!(segment.state(), State::Sealed | State::Cleaning);
-            if sealed && segment.last_seqno() < horizon {
+            // An emptied segment may outlive the cut of its epoch: it must not be scanned.
+            let ended = matches!(
+                segment.state(),
+                State::Sealed | State::Cleaning | State::Emptied
+            );
+            if ended && segment.last_seqno() < horizon {
                 if let Some(word) = bitmap.get_mut(id as usize / 64) {
                     *word |= 1 << (id % 64);
                 }

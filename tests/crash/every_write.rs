@@ -29,7 +29,7 @@ pub struct Setup {
     pub history: History,
 }
 
-pub const KEYS: u64 = 220;
+pub const KEYS: u64 = 150;
 
 /// Every so many buffered transactions are followed by a sync.
 const SYNC_EVERY: u64 = 12;
@@ -43,7 +43,7 @@ impl Setup {
         } else {
             device
         });
-        let options = options(durability).checkpoint_interval_bytes(1 << 20);
+        let options = options(durability).checkpoint_interval_bytes(512 << 10);
         let store = create(&device, &options).unwrap();
         let mut history = History::new(durability);
         let mut workload = Workload::new(seed, KEYS);
@@ -216,10 +216,14 @@ const CUTS: u64 = 260;
 
 fn every_write(durability: Durability, block: u32) {
     let seed = seed();
+    let started = std::time::Instant::now();
     for (number, prewrite) in (0..).zip([false, true]) {
         let setup = Setup::new(durability, block, prewrite, seed.wrapping_add(number) >> 1);
         for n in 1..=CUTS * soak() {
             setup.cut_at(n);
+            if n % 64 == 0 {
+                println!("{n} cuts after {:?}", started.elapsed());
+            }
         }
     }
 }
