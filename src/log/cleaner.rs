@@ -27,8 +27,88 @@ const PREPARE_BYTES: usize = 4 << 20;
 const TICK: Duration = Duration::from_millis(200);
 /// With this many free segments or fewer, emptied ones are committed before cleaning goes on.
 const COMMIT_BELOW: usize = 5;
+/// How soon it looks again while somebody waits for room.
+const RETRY: Duration = Duration::from_millis(1);
+/// Tombstones that replay needs ask for a checkpoint at this share of the capacity.
+const TOMBSTONE_SHARE: u64 = 32;
+/// Victims cleaned for each segment of callers' writes while nobody waits, at most.
+const VICTIMS_A_SEGMENT: u64 = 64;
 /// A victim must give back at least this share of a segment.
 const GAIN_SHARE: u64 = 128;
+
+/// Bounds cleaning that gains nothing: the last percent of a full store can be gained by
+/// copying everything again and again.
+struct Effort {
+    clock: u64,
+    horizon: u64,
+    /// Victims after which those who wait are told that there is no space.
+    patience: u64,
+    /// Victims cleaned since a caller wrote or a checkpoint let tombstones go.
+    fruitless: u64,
+    /// Bytes of victims that may be cleaned while nobody waits.
+    credit: u64,
+    segment_bytes: u64,
+    checkpointed: bool,
+    asked_at: Option<u64>,
+}
+
+impl Effort {
+    fn new(segment_count: u32, segment_bytes: u64) -> Self {
+        let patience = 2 * u64::from(segment_count);
+        Self {
+            clock: 0,
+            horizon: 0,
+            patience,
+            fruitless: 0,
+            credit: patience * segment_bytes,
+            segment_bytes,
+            checkpointed: false,
+            asked_at: None,
+        }
+    }
+
+    fn observe(&mut self, clock: u64, horizon: u64) {
+        if clock != self.clock {
+            let written = clock.saturating_sub(self.clock);
+            let earned = written.saturating_mul(VICTIMS_A_SEGMENT);
+            let most = self.patience * self.segment_bytes;
+            self.credit = self.credit.saturating_add(earned).min(most);
+            self.clock = clock;
+            self.fruitless = 0;
+            self.checkpointed = false;
+        }
+        if horizon != self.horizon {
+            self.horizon = horizon;
+            self.fruitless = 0;
+        }
+    }
+
+    fn may_clean(&self, starving: bool) -> bool {
+        if starving {
+            self.fruitless < self.patience
+        } else {
+            self.credit >= self.segment_bytes
+        }
+    }
+
+    fn cleaned(&mut self) {
+        self.fruitless += 1;
+        self.credit = self.credit.saturating_sub(self.segment_bytes);
+    }
+
+    fn may_checkpoint(&self) -> bool {
+        !self.checkpointed
+    }
+
+    fn checkpointed(&mut self) {
+        self.checkpointed = true;
+    }
+
+    /// Whether to ask for newer images: once for each horizon.
+    fn may_ask(&mut self) -> bool {
+        self.asked_at.replace(self.horizon) != Some(self.horizon)
+    }
+}
 
 impl Log {
     /// Free segments below which cleaning runs: the reserve, and what the groups in the air
@@ -43,8 +123,9 @@ impl Log {
     pub(crate) fn cleaner(&self, owner: &dyn Owner) {
         let mut last_tick = Instant::now();
         let mut last_appended = 0;
+        let mut effort = Effort::new(self.geometry.segment_count, self.geometry.segment_bytes);
         while !self.is_stopping() {
-            match self.make_space(owner) {
+            match self.make_space(owner, &mut effort) {
                 Ok(true) => continue,
                 Ok(false) => {}
                 Err(error) => {
@@ -52,7 +133,14 @@ impl Log {
                     if self.is_stopping() {
                         return;
                     }
+                    self.give_up();
                 }
+            }
+            if self.is_starving() {
+                // Those who wait have patience for a few rounds only.
+                let appender = self.appender.lock();
+                drop(self.work.wait_for(appender, RETRY));
+                continue;
             }
             let appender = self.appender.lock();
             let appended = appender.appended_bytes();
@@ -72,7 +160,7 @@ impl Log {
     }
 
     /// One step towards enough free segments; false when there is nothing to do.
-    fn make_space(&self, owner: &dyn Owner) -> Result<bool> {
+    fn make_space(&self, owner: &dyn Owner, effort: &mut Effort) -> Result<bool> {
         let (free, emptied, unwritten) = {
             let appender = self.appender.lock();
             (
@@ -81,7 +169,7 @@ impl Log {
                 appender.unwritten_count(),
             )
         };
-        let starving = self.starving.load(Ordering::Relaxed) > 0;
+        let starving = self.is_starving();
         let low_water = self.low_water();
         if unwritten > 0 && (free < low_water + PREPARE_AT_ONCE || starving) {
             self.prepare_some()?;
@@ -94,7 +182,7 @@ impl Log {
             return Ok(true);
         }
         if free + emptied < low_water || (starving && emptied == 0) {
-            return self.clean_one(owner);
+            return self.clean_one(owner, effort, starving);
         }
         if starving || (free < low_water && emptied > 0) {
             self.commit_now()?;
@@ -129,14 +217,19 @@ impl Log {
             .map(|(id, _)| id)
     }
 
-    fn clean_one(&self, owner: &dyn Owner) -> Result<bool> {
+    fn is_starving(&self) -> bool {
+        self.starving.load(Ordering::Relaxed) > 0
+    }
+
+    fn clean_one(&self, owner: &dyn Owner, effort: &mut Effort, starving: bool) -> Result<bool> {
         let horizon = self.older_horizon.load(Ordering::Relaxed);
         let segment_bytes = self.geometry.segment_bytes;
         let clock = self.appender.lock().clock();
-        let mut tombstones = false;
+        effort.observe(clock, horizon);
+        let mut tombstone_bytes = 0;
         let candidates = self.victims().filter_map(|(segment, entry)| {
             let needed = u64::from(entry.needed_tombstone_bytes(horizon));
-            tombstones |= needed > 0;
+            tombstone_bytes += needed;
             let live_bytes = entry.live_bytes().max(0) as u64 + needed;
             let age = clock.saturating_sub(entry.sealed_clock());
             let gains = live_bytes + segment_bytes / GAIN_SHARE <= segment_bytes;
@@ -147,10 +240,14 @@ impl Log {
             })
         });
         let victim = select_victim(candidates, segment_bytes).map(|victim| victim.segment);
-        let fruitless = self.fruitless.fetch_add(1, Ordering::Relaxed);
-        let patience = 2 * u64::from(self.geometry.segment_count);
+        if tombstone_bytes > self.geometry.capacity / TOMBSTONE_SHARE && effort.may_ask() {
+            let steps = self.checkpoint_steps(owner);
+            self.wants_checkpoint.store(steps, Ordering::Relaxed);
+            self.work.notify_all();
+        }
         match victim {
-            Some(victim) if fruitless < patience => {
+            Some(victim) if effort.may_clean(starving) => {
+                effort.cleaned();
                 self.empty(owner, victim)?;
                 Ok(true)
             }
@@ -158,17 +255,25 @@ impl Log {
                 self.commit_now()?;
                 Ok(true)
             }
-            _ if tombstones && fruitless < 2 * patience => {
+            _ if !starving => Ok(false),
+            _ if tombstone_bytes > 0 && effort.may_checkpoint() => {
                 // Newer images make the tombstones superfluous.
-                self.fruitless.fetch_add(patience / 4, Ordering::Relaxed);
-                self.checkpoint_all(owner)?;
-                self.checkpoint_all(owner)?;
-                Ok(true)
+                match self.checkpoint_for_cleaner(owner) {
+                    Some(Ok(()) | Err(Error::NoSpace { .. })) => {
+                        effort.checkpointed();
+                        Ok(true)
+                    }
+                    Some(Err(error)) => Err(error),
+                    None => {
+                        if self.checkpoint_waits.load(Ordering::Relaxed) {
+                            self.give_up();
+                        }
+                        Ok(false)
+                    }
+                }
             }
             _ => {
-                self.stuck.store(true, Ordering::Relaxed);
-                let _appender = self.appender.lock();
-                self.space.notify_all();
+                self.give_up();
                 Ok(false)
             }
         }
