@@ -200,17 +200,21 @@ impl Log {
         Ok(false)
     }
 
-    fn victims(&self) -> impl Iterator<Item = (SegmentId, &super::Segment)> {
+    fn sealed(&self) -> impl Iterator<Item = (SegmentId, &super::Segment)> {
         self.table.iter().filter(|(_, segment)| {
-            segment.state() == State::Sealed
-                && segment.written() >= segment.end()
-                && !segment.is_quarantined()
+            segment.state() == State::Sealed && segment.written() >= segment.end()
         })
+    }
+
+    fn victims(&self) -> impl Iterator<Item = (SegmentId, &super::Segment)> {
+        self.sealed()
+            .filter(|(_, segment)| !segment.is_quarantined())
     }
 
     fn find_empty(&self) -> Option<SegmentId> {
         let horizon = self.older_horizon.load(Ordering::Relaxed);
-        self.victims()
+        // Also of those with damage: nothing in them has to be read any more.
+        self.sealed()
             .find(|(_, segment)| {
                 segment.live_bytes() == 0 && segment.needed_tombstone_bytes(horizon) == 0
             })
@@ -284,15 +288,20 @@ impl Log {
         let horizon = self.older_horizon.load(Ordering::Relaxed);
         let segment = self.table.segment(victim);
         segment.set_state(State::Cleaning);
+        let mut whole = true;
         if segment.live_bytes() > 0 || segment.needed_tombstone_bytes(horizon) > 0 {
-            if let Err(error) = self.relocate_all(owner, victim, horizon) {
-                segment.set_state(State::Sealed);
-                return Err(error);
+            match self.relocate_all(owner, victim, horizon) {
+                Ok(read_all) => whole = read_all,
+                Err(error) => {
+                    segment.set_state(State::Sealed);
+                    return Err(error);
+                }
             }
         }
-        if segment.live_bytes() != 0 {
+        let tombstones_lost = !whole && segment.needed_tombstone_bytes(horizon) > 0;
+        if segment.live_bytes() != 0 || tombstones_lost {
             // Records that cannot be read stay where they are, so that reading them says so.
-            tracing::error!(segment = victim, "live records of a segment cannot be read");
+            tracing::error!(segment = victim, "records of a segment cannot be read");
             segment.quarantine();
             segment.set_state(State::Sealed);
             return Ok(());
@@ -303,26 +312,41 @@ impl Log {
         Ok(())
     }
 
-    fn relocate_all(&self, owner: &dyn Owner, victim: SegmentId, horizon: u64) -> Result<()> {
+    /// Relocates every record of a victim that can be read; says whether that was all.
+    fn relocate_all(&self, owner: &dyn Owner, victim: SegmentId, horizon: u64) -> Result<bool> {
+        let segment = self.table.segment(victim);
         let mut block = AlignedBuf::zeroed(self.geometry.header_bytes() as usize);
-        self.read_device(self.geometry.segment_offset(victim), &mut block)?;
+        match self.read_device(self.geometry.segment_offset(victim), &mut block) {
+            Ok(()) => {}
+            Err(Error::Io { .. }) => return Ok(false),
+            Err(other) => return Err(other),
+        }
         let Found::Header(header) = super::recovery::parse_header(&block, &self.geometry, victim)
         else {
-            return Ok(());
+            return Ok(false);
         };
-        let mut scanner = SegmentScanner::new(header, u64::MAX);
+        let mut scanner = SegmentScanner::new(header, u64::MAX).past_bad_blocks();
+        let mut whole = true;
         loop {
             while let Some(frame) = scanner.take(&*self.device)? {
                 match self.relocate_frame(owner, victim, &frame, horizon) {
                     Err(Error::Corrupt { offset, why }) => {
                         Counters::add(&self.counters.read_errors, 1);
                         tracing::error!(offset, %why, "a record in a victim is damaged");
+                        whole = false;
                     }
                     other => other?,
                 }
             }
-            if self.table.segment(victim).live_bytes() == 0 || !scanner.resync(&*self.device)? {
-                return Ok(());
+            // Where a segment that a crash cut short ends is not known here.
+            let end_known = u64::from(segment.end()) < self.geometry.segment_bytes;
+            if scanner.is_sealed() || (end_known && scanner.end() >= u64::from(segment.end())) {
+                return Ok(whole && !scanner.met_bad_blocks());
+            }
+            let found_more = scanner.resync(&*self.device)?;
+            whole &= !found_more && !end_known;
+            if !found_more {
+                return Ok(whole && !scanner.met_bad_blocks());
             }
         }
     }
