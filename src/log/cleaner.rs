@@ -13,7 +13,7 @@ use crate::sync::Ordering;
 use crate::{Error, Result};
 
 use super::policy::{Candidate, select_victim};
-use super::recovery::Found;
+use super::recovery::{Found, reread_header};
 use super::{
     Counters, GROUP_BYTES, Log, NoRoom, Owner, Position, RESERVE, ScannedFrame, SegmentScanner,
     State,
@@ -21,6 +21,8 @@ use super::{
 
 /// Segments prepared with one flush.
 const PREPARE_AT_ONCE: usize = 4;
+/// Segments given back with one flush.
+const DISCARD_AT_ONCE: usize = 16;
 /// Bytes written at a time when a segment is prepared.
 const PREPARE_BYTES: usize = 4 << 20;
 /// How often an idle space thread looks around.
@@ -315,15 +317,10 @@ impl Log {
     /// Relocates every record of a victim that can be read; says whether that was all.
     fn relocate_all(&self, owner: &dyn Owner, victim: SegmentId, horizon: u64) -> Result<bool> {
         let segment = self.table.segment(victim);
-        let mut block = AlignedBuf::zeroed(self.geometry.header_bytes() as usize);
-        match self.read_device(self.geometry.segment_offset(victim), &mut block) {
-            Ok(()) => {}
-            Err(Error::Io { .. }) => return Ok(false),
+        let header = match reread_header(&*self.device, &self.geometry, victim) {
+            Ok(Found::Header(header)) => header,
+            Ok(_) | Err(Error::Io { .. }) => return Ok(false),
             Err(other) => return Err(other),
-        }
-        let Found::Header(header) = super::recovery::parse_header(&block, &self.geometry, victim)
-        else {
-            return Ok(false);
         };
         let mut scanner = SegmentScanner::new(header, u64::MAX).past_bad_blocks();
         let mut whole = true;
@@ -459,15 +456,28 @@ impl Log {
             })
     }
 
-    /// Gives the blocks of surplus free segments back to the device, at a bounded rate.
+    /// Gives the blocks of surplus free segments back to the device, at a bounded rate and a
+    /// few at a time: a slow device must hold up neither a stop nor those who wait for room.
     fn discard_surplus(&self, elapsed: Duration) -> Result<()> {
         let rate = self.options.discard_bytes_per_second as f64;
         let budget = (rate * elapsed.as_secs_f64()) as u64 / self.geometry.segment_bytes;
+        let mut left = usize::try_from(budget).unwrap_or(usize::MAX);
+        while left > 0 && !self.is_stopping() && !self.is_starving() {
+            let discarded = self.discard_some(left.min(DISCARD_AT_ONCE))?;
+            if discarded == 0 {
+                break;
+            }
+            left -= discarded;
+        }
+        Ok(())
+    }
+
+    fn discard_some(&self, count: usize) -> Result<usize> {
         let keep = 2 * self.low_water() + PREPARE_AT_ONCE;
         let mut taken = Vec::new();
         {
             let mut appender = self.appender.lock();
-            while (taken.len() as u64) < budget {
+            while taken.len() < count {
                 let Some(segment) = appender.take_surplus(keep) else {
                     break;
                 };
@@ -475,23 +485,23 @@ impl Log {
             }
         }
         if taken.is_empty() {
-            return Ok(());
+            return Ok(0);
         }
         for segment in &taken {
             self.write_free_header(*segment, Class::Discarded)
                 .inspect_err(|_| self.poison())?;
         }
         self.flush_device().inspect_err(|_| self.poison())?;
-        for segment in taken {
+        for segment in &taken {
             // The header stays: a generation must never come twice.
-            let start = self.geometry.segment_offset(segment);
+            let start = self.geometry.segment_offset(*segment);
             let kept = self.geometry.header_bytes().max(4096);
             let len = self.geometry.segment_bytes - kept;
             if self.device.discard(start + kept, len).is_ok() {
                 Counters::add(&self.counters.discarded_bytes, len);
             }
-            self.appender.lock().discarded(segment);
+            self.appender.lock().discarded(*segment);
         }
-        Ok(())
+        Ok(taken.len())
     }
 }

@@ -214,6 +214,7 @@ fn writes_do_not_read() {
     for number in 300..600 {
         store.delete(&key(number)).unwrap();
     }
-    assert_eq!(store.stats().victims_cleaned, 0);
+    // Segments that died whole may have been freed, which reads nothing either.
+    assert_eq!(store.stats().written.cleaning_bytes, 0);
     assert_eq!(device.counters().reads, before);
 }

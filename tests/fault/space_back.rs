@@ -33,10 +33,10 @@ fn delete_big(store: &Store) {
     }
 }
 
-fn wait_for(what: &str, limit: Duration, reached: impl Fn() -> bool) {
+fn wait_for(what: &str, limit: Duration, state: impl Fn() -> String, reached: impl Fn() -> bool) {
     let start = Instant::now();
     while !reached() {
-        assert!(start.elapsed() < limit, "{what}");
+        assert!(start.elapsed() < limit, "{what}: {}", state());
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -52,7 +52,13 @@ fn deleted_values_leave_the_device() {
     delete_big(&store);
     // 4 MiB are kept, and free segments for a burst of writes.
     let reached = || device.resident_bytes() < 14 * MIB;
-    wait_for("no space came back", Duration::from_secs(20), reached);
+    let state = || format!("{} {:?}", device.resident_bytes(), store.stats());
+    wait_for(
+        "no space came back",
+        Duration::from_secs(20),
+        state,
+        reached,
+    );
     assert!(store.stats().discarded_bytes > 20 * MIB);
     assert_equals(&store, &model);
     store.close().unwrap();
@@ -96,7 +102,8 @@ fn slow_discards_lose_no_space_and_hit_no_data() {
         assert_equals(&store, &model);
         // 8 MiB stay: 64 segments, and what heads and checkpoints hold.
         let back = || store.stats().segments.free + 100 > free;
-        wait_for("segments are lost", Duration::from_secs(20), back);
+        let state = || format!("{:?}", store.stats());
+        wait_for("segments are lost", Duration::from_secs(20), state, back);
         assert_equals(&store, &model);
     }
 }
