@@ -183,6 +183,11 @@ impl<T> Mutex<T> {
         Self(RawMutex::new(value))
     }
 
+    /// The lock, unless another has it.
+    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        self.0.try_lock().ok()
+    }
+
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
         match self.0.lock() {
             Ok(guard) => guard,

@@ -16,7 +16,7 @@ use crate::sync::{MutexGuard, Ordering};
 use crate::{Error, Result};
 
 use super::recovery::Found;
-use super::{Counters, Log, Owner, Start, State};
+use super::{Counters, Log, Owner, PATIENCE_OF_CHECKPOINTS, Start, State, Wait};
 
 /// Partitions imaged between two roots: fewer make replay shorter by a little, more make
 /// roots cheaper.
@@ -49,6 +49,8 @@ pub(crate) struct CheckpointState {
     /// Where images and first copies of roots go; where second copies go.
     filling: [Option<Filling>; 2],
     next_partition: u32,
+    /// Whether the present checkpoint may wait for room: not when it is the cleaner's.
+    may_wait: bool,
     /// Appended bytes when the last partitions were imaged.
     imaged_at_bytes: u64,
 }
@@ -103,9 +105,16 @@ impl Log {
             let due_at = self.checkpoint.lock().imaged_at_bytes + step.max(1);
             let appender = self.appender.lock();
             let due = appender.appended_bytes() >= due_at;
-            if due || self.wants_checkpoint.swap(false, Ordering::Relaxed) {
+            let wanted = self.wants_checkpoint.load(Ordering::Relaxed);
+            if due || wanted > 0 {
                 drop(appender);
-                let _ = self.checkpoint_some(owner, PARTITIONS_A_ROOT);
+                let done = self.checkpoint_some(owner, PARTITIONS_A_ROOT);
+                let left = if done.is_ok() {
+                    wanted.saturating_sub(1)
+                } else {
+                    0
+                };
+                self.wants_checkpoint.store(left, Ordering::Relaxed);
             } else {
                 drop(
                     self.work
@@ -126,6 +135,25 @@ impl Log {
         Ok(())
     }
 
+    /// Images every partition twice, for the cleaner: no tombstone written before is needed
+    /// after it. It waits neither for room nor for another checkpoint, both of which may wait
+    /// for the cleaner: `None` when there is another.
+    pub(crate) fn checkpoint_for_cleaner(&self, owner: &dyn Owner) -> Option<Result<()>> {
+        for _ in 0..2 * owner.partition_count().div_ceil(PARTITIONS_A_ROOT) {
+            let state = self.checkpoint.try_lock()?;
+            let count = PARTITIONS_A_ROOT.min(owner.partition_count());
+            if let Err(error) = self.checkpoint_locked(state, owner, count, false) {
+                return Some(Err(error));
+            }
+        }
+        Some(Ok(()))
+    }
+
+    /// Steps of checkpointing after which no tombstone written before is needed.
+    pub(crate) fn checkpoint_steps(&self, owner: &dyn Owner) -> u64 {
+        2 * u64::from(owner.partition_count().div_ceil(PARTITIONS_A_ROOT))
+    }
+
     /// Bytes of log that a crash now would replay, at most, by the seqnos of the images.
     pub(crate) fn newest_horizon(&self) -> Seqno {
         // Relaxed: it is a bound, and never goes back.
@@ -135,7 +163,17 @@ impl Log {
     /// Images the next `count` partitions and publishes a root. An error leaves the last
     /// root in force.
     fn checkpoint_some(&self, owner: &dyn Owner, count: u32) -> Result<()> {
-        let mut state = self.checkpoint.lock();
+        self.checkpoint_locked(self.checkpoint.lock(), owner, count, true)
+    }
+
+    fn checkpoint_locked(
+        &self,
+        mut state: MutexGuard<'_, CheckpointState>,
+        owner: &dyn Owner,
+        count: u32,
+        may_wait: bool,
+    ) -> Result<()> {
+        state.may_wait = may_wait;
         let appended = self.appender.lock().appended_bytes();
         state.imaged_at_bytes = appended;
         state.fresh.clear();
@@ -212,7 +250,8 @@ impl Log {
             match taken {
                 Ok(header) => break header,
                 Err(_) if self.appender.lock().emptied_count() > 0 => self.commit_now()?,
-                Err(_) => self.wait_for_space(&|appender| appender.free_count() > FREE_FLOOR)?,
+                Err(_) if !state.may_wait => return Err(Error::NoSpace { what: "capacity" }),
+                Err(_) => self.wait_for_checkpoint_room()?,
             }
         };
         let filling = Filling {
@@ -221,6 +260,19 @@ impl Log {
         };
         state.filling[slot] = Some(filling);
         Ok(())
+    }
+
+    fn wait_for_checkpoint_room(&self) -> Result<()> {
+        self.checkpoint_waits.store(true, Ordering::Relaxed);
+        let result = self.wait_for_space(PATIENCE_OF_CHECKPOINTS, &mut |appender| {
+            if appender.free_count() > FREE_FLOOR || appender.emptied_count() > 0 {
+                Wait::Over
+            } else {
+                Wait::On
+            }
+        });
+        self.checkpoint_waits.store(false, Ordering::Relaxed);
+        result
     }
 
     fn write_piece(

@@ -85,7 +85,11 @@ pub(crate) fn parse_header(bytes: &[u8], geometry: &Geometry, segment: SegmentId
 }
 
 /// A header that was not there is read again: one bad read must not lose a segment.
-fn reread_header(device: &dyn Device, geometry: &Geometry, segment: SegmentId) -> Result<Found> {
+pub(crate) fn reread_header(
+    device: &dyn Device,
+    geometry: &Geometry,
+    segment: SegmentId,
+) -> Result<Found> {
     let mut block = AlignedBuf::zeroed(geometry.header_bytes() as usize);
     let mut found = Found::Blank;
     for _ in 0..READ_RETRIES {

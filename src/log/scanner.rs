@@ -118,6 +118,9 @@ pub(crate) struct SegmentScanner {
     sealed: bool,
     /// Frames of later groups do not exist.
     last_group: u64,
+    /// Reads zeros for blocks that cannot be read.
+    past_bad_blocks: bool,
+    met_bad_blocks: bool,
 }
 
 impl SegmentScanner {
@@ -132,7 +135,21 @@ impl SegmentScanner {
             next: None,
             sealed: false,
             last_group,
+            past_bad_blocks: false,
+            met_bad_blocks: false,
         }
+    }
+
+    /// The same walk, taking blocks that cannot be read for zeros: one bad block must not
+    /// hide a segment from the cleaner. Not for recovery, where zeros look like the end.
+    pub(crate) fn past_bad_blocks(mut self) -> Self {
+        self.past_bad_blocks = true;
+        self
+    }
+
+    /// Whether there were blocks that cannot be read.
+    pub(crate) fn met_bad_blocks(&self) -> bool {
+        self.met_bad_blocks
     }
 
     /// Offset after the last valid frame seen.
@@ -251,6 +268,23 @@ impl SegmentScanner {
         self.window.resize_for_overwrite(bytes as usize);
         self.window_at = offset;
         let device_offset = geometry.segment_offset(self.header.segment) + offset;
-        read_retrying(device, device_offset, &mut self.window)
+        match read_retrying(device, device_offset, &mut self.window) {
+            Err(Error::Io { .. }) if self.past_bad_blocks => {}
+            other => return other,
+        }
+        let block_bytes = geometry.block_bytes as usize;
+        let mut block = AlignedBuf::zeroed(block_bytes);
+        for (at, into) in (device_offset..)
+            .step_by(block_bytes)
+            .zip(self.window.chunks_exact_mut(block_bytes))
+        {
+            if read_retrying(device, at, &mut block).is_ok() {
+                into.copy_from_slice(&block);
+            } else {
+                into.fill(0);
+                self.met_bad_blocks = true;
+            }
+        }
+        Ok(())
     }
 }
