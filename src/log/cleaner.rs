@@ -70,7 +70,7 @@ impl Log {
     }
 
     /// One step towards enough free segments; false when there is nothing to do.
-    fn make_space(&self, owner: &dyn Owner) -> Result<bool> {
+    pub(super) fn make_space(&self, owner: &dyn Owner) -> Result<bool> {
         let (free, emptied, unwritten) = {
             let appender = self.appender.lock();
             (
@@ -246,7 +246,7 @@ impl Log {
 
     /// Writes zeros into never-used segments, so that later small writes into them need no
     /// work of the file system.
-    fn prepare_some(&self) -> Result<()> {
+    pub(super) fn prepare_some(&self) -> Result<()> {
         let mut taken = Vec::new();
         {
             let mut appender = self.appender.lock();

@@ -121,7 +121,7 @@ pub(crate) fn open_log(
     Ok(log)
 }
 
-fn fill_table(table: &SegmentTable, headers: &[Found], wants_prewrite: bool) {
+pub(super) fn fill_table(table: &SegmentTable, headers: &[Found], wants_prewrite: bool) {
     let segment_bytes = |header: &SegmentHeader| header.geometry.segment_bytes as u32;
     for ((_, segment), found) in table.iter().zip(headers) {
         match found {
