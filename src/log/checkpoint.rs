@@ -118,9 +118,10 @@ impl Log {
         while !self.is_stopping() {
             let step =
                 self.checkpoint_interval(owner) / count.div_ceil(u64::from(PARTITIONS_A_ROOT));
+            // Before the appender's lock: a checkpoint takes that one while it holds its own.
+            let imaged_at_bytes = self.checkpoint.lock().imaged_at_bytes;
             let appender = self.appender.lock();
-            let due =
-                appender.appended_bytes() >= self.checkpoint.lock().imaged_at_bytes + step.max(1);
+            let due = appender.appended_bytes() >= imaged_at_bytes + step.max(1);
             if due || self.wants_checkpoint.swap(false, Ordering::Relaxed) {
                 drop(appender);
                 let _ = self.checkpoint_some(owner, PARTITIONS_A_ROOT);
