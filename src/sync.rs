@@ -25,6 +25,9 @@ mod imp {
 
 pub(crate) use imp::*;
 
+/// The standard library's `Arc`, also in models: for immutable bytes handed to callers.
+pub(crate) use std::sync::Arc as SharedArc;
+
 /// Whether this build is a loom model: constants shrink so that models stay small.
 pub(crate) const MODEL: bool = cfg!(all(test, loom));
 
@@ -99,117 +102,6 @@ impl<T> ArcCell<T> {
     }
 }
 
-/// The stand-in for crossbeam-epoch in models; see [`epoch`].
-#[cfg(all(test, loom, not(crossbeam_loom)))]
-mod leaking {
-    #![expect(
-        unsafe_code,
-        reason = "same contracts as crossbeam-epoch, of which it stands in"
-    )]
-
-    use std::marker::PhantomData;
-    use std::mem::MaybeUninit;
-    use std::ops::{Deref, DerefMut};
-
-    use super::{AtomicUsize, Ordering};
-
-    /// A slice behind a thin pointer.
-    type Slice<T> = Box<[MaybeUninit<T>]>;
-
-    pub(crate) struct Guard;
-
-    pub(crate) fn pin() -> Guard {
-        Guard
-    }
-
-    impl Guard {
-        /// # Safety
-        /// None needed: it leaks.
-        pub(crate) unsafe fn defer_destroy<T: ?Sized>(&self, _: Shared<'_, T>) {}
-    }
-
-    pub(crate) struct Owned<T: ?Sized>(usize, PhantomData<T>);
-
-    impl<T> Owned<[MaybeUninit<T>]> {
-        pub(crate) fn init(len: usize) -> Self {
-            let slice: Slice<T> = (0..len).map(|_| MaybeUninit::uninit()).collect();
-            Self(Box::into_raw(Box::new(slice)) as usize, PhantomData)
-        }
-
-        pub(crate) fn into_shared(self, _: &Guard) -> Shared<'_, [MaybeUninit<T>]> {
-            Shared(self.0, PhantomData)
-        }
-    }
-
-    impl<T> Deref for Owned<[MaybeUninit<T>]> {
-        type Target = [MaybeUninit<T>];
-
-        fn deref(&self) -> &Self::Target {
-            // SAFETY: `init` made it from a box that is leaked.
-            unsafe { &*(self.0 as *const Slice<T>) }
-        }
-    }
-
-    impl<T> DerefMut for Owned<[MaybeUninit<T>]> {
-        fn deref_mut(&mut self) -> &mut Self::Target {
-            // SAFETY: as above; an `Owned` is the only pointer to its slice.
-            unsafe { &mut *(self.0 as *mut Slice<T>) }
-        }
-    }
-
-    pub(crate) struct Shared<'g, T: ?Sized>(usize, PhantomData<(&'g (), *const T)>);
-
-    impl<T: ?Sized> Clone for Shared<'_, T> {
-        fn clone(&self) -> Self {
-            *self
-        }
-    }
-
-    impl<T: ?Sized> Copy for Shared<'_, T> {}
-
-    impl<T: ?Sized> Shared<'_, T> {
-        pub(crate) fn null() -> Self {
-            Self(0, PhantomData)
-        }
-    }
-
-    impl<T: ?Sized> PartialEq for Shared<'_, T> {
-        fn eq(&self, other: &Self) -> bool {
-            self.0 == other.0
-        }
-    }
-
-    impl<'g, T: 'g> Shared<'g, [MaybeUninit<T>]> {
-        /// # Safety
-        /// As crossbeam-epoch's.
-        pub(crate) unsafe fn as_ref(&self) -> Option<&'g [MaybeUninit<T>]> {
-            // SAFETY: 0 or from `Owned::init`, whose slices live for ever.
-            unsafe { (self.0 as *const Slice<T>).as_ref().map(|slice| &**slice) }
-        }
-    }
-
-    pub(crate) struct Atomic<T: ?Sized>(AtomicUsize, PhantomData<*const T>);
-
-    // SAFETY: it is an address of a `T`, shared like a reference to it.
-    unsafe impl<T: ?Sized + Send + Sync> Send for Atomic<T> {}
-    // SAFETY: as above.
-    unsafe impl<T: ?Sized + Send + Sync> Sync for Atomic<T> {}
-
-    impl<T: ?Sized> Atomic<T> {
-        pub(crate) fn null() -> Self {
-            Self(AtomicUsize::new(0), PhantomData)
-        }
-
-        pub(crate) fn load<'g>(&self, order: Ordering, _: &'g Guard) -> Shared<'g, T> {
-            Shared(self.0.load(order), PhantomData)
-        }
-
-        pub(crate) fn store(&self, pointer: Shared<'_, T>, order: Ordering) {
-            self.0.store(pointer.0, order);
-        }
-    }
-}
-
 /// A mutex whose `lock` never fails.
 pub(crate) struct Mutex<T>(RawMutex<T>);
 
@@ -266,5 +158,91 @@ impl Condvar {
 
     pub(crate) fn notify_all(&self) {
         self.0.notify_all();
+    }
+}
+
+/// The stand-in for crossbeam-epoch in models; see [`epoch`].
+#[cfg(all(test, loom, not(crossbeam_loom)))]
+mod leaking {
+    #![expect(unsafe_code, reason = "the same contracts as crossbeam-epoch's")]
+
+    use std::marker::PhantomData;
+
+    use super::{AtomicUsize, Ordering};
+
+    pub(crate) struct Guard;
+
+    pub(crate) fn pin() -> Guard {
+        Guard
+    }
+
+    impl Guard {
+        /// # Safety
+        /// None needed: it leaks.
+        pub(crate) unsafe fn defer_destroy<T>(&self, _: Shared<'_, T>) {}
+
+        pub(crate) fn flush(&self) {}
+    }
+
+    pub(crate) struct Owned<T>(Box<T>);
+
+    impl<T> Owned<T> {
+        pub(crate) fn new(value: T) -> Self {
+            Self(Box::new(value))
+        }
+
+        pub(crate) fn into_shared(self, _: &Guard) -> Shared<'_, T> {
+            Shared(Box::into_raw(self.0) as usize, PhantomData)
+        }
+    }
+
+    pub(crate) struct Shared<'g, T>(usize, PhantomData<(&'g (), *const T)>);
+
+    impl<T> Clone for Shared<'_, T> {
+        fn clone(&self) -> Self {
+            *self
+        }
+    }
+
+    impl<T> Copy for Shared<'_, T> {}
+
+    impl<T> PartialEq for Shared<'_, T> {
+        fn eq(&self, other: &Self) -> bool {
+            self.0 == other.0
+        }
+    }
+
+    impl<'g, T> Shared<'g, T> {
+        pub(crate) fn null() -> Self {
+            Self(0, PhantomData)
+        }
+
+        /// # Safety
+        /// As crossbeam-epoch's.
+        pub(crate) unsafe fn as_ref(&self) -> Option<&'g T> {
+            // SAFETY: 0 or from `Owned::into_shared`, whose values live for ever.
+            unsafe { (self.0 as *const T).as_ref() }
+        }
+    }
+
+    pub(crate) struct Atomic<T>(AtomicUsize, PhantomData<*const T>);
+
+    // SAFETY: it is an address of a `T`, shared like a reference to it.
+    unsafe impl<T: Send + Sync> Send for Atomic<T> {}
+    // SAFETY: as above.
+    unsafe impl<T: Send + Sync> Sync for Atomic<T> {}
+
+    impl<T> Atomic<T> {
+        pub(crate) fn null() -> Self {
+            Self(AtomicUsize::new(0), PhantomData)
+        }
+
+        pub(crate) fn load<'g>(&self, order: Ordering, _: &'g Guard) -> Shared<'g, T> {
+            Shared(self.0.load(order), PhantomData)
+        }
+
+        pub(crate) fn store(&self, pointer: Shared<'_, T>, order: Ordering) {
+            self.0.store(pointer.0, order);
+        }
     }
 }

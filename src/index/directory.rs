@@ -7,9 +7,9 @@
 //!
 //! Cells are null until something is inserted: a new index has no units.
 
+use super::DEPTH_MAX;
 use super::position::{OFFSET_END, cell_of, unit_span};
-use super::unit::{NewUnit, Unit, UnitCell, replace, unit_bytes};
-use super::{DEPTH_FIRST, DEPTH_MAX};
+use super::unit::{Unit, UnitCell, replace, unit_bytes};
 use crate::sync::epoch::{Guard, pin};
 use crate::sync::{Arc, ArcCell, ArcGuard, AtomicU64, Mutex, Ordering};
 
@@ -22,8 +22,8 @@ pub(super) struct Directory {
 impl Directory {
     fn new() -> Self {
         Self {
-            depth: DEPTH_FIRST,
-            cells: (0..1 << DEPTH_FIRST).map(|_| UnitCell::null()).collect(),
+            depth: 0,
+            cells: [UnitCell::null()].into(),
         }
     }
 
@@ -47,7 +47,7 @@ impl Directory {
     }
 
     /// The unit at `offset`.
-    pub(super) fn unit<'g>(&self, offset: u64, guard: &'g Guard) -> Option<Unit<'g>> {
+    pub(super) fn unit<'g>(&self, offset: u64, guard: &'g Guard) -> Option<&'g Unit> {
         self.cells[cell_of(offset, self.depth)].load(guard)
     }
 }
@@ -112,7 +112,7 @@ impl Shard {
         &self,
         offset: u64,
         depth: u32,
-        parts: [NewUnit; PARTS],
+        parts: [Unit; PARTS],
         memory: &AtomicU64,
     ) {
         let guard = pin();
@@ -124,7 +124,7 @@ impl Shard {
             memory.fetch_sub(unit_bytes(old.slots()), Ordering::Relaxed);
         }
         for part in &parts {
-            memory.fetch_add(unit_bytes(part.view().slots()), Ordering::Relaxed);
+            memory.fetch_add(unit_bytes(part.slots()), Ordering::Relaxed);
         }
         replace(cells, parts, &guard);
     }

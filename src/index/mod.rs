@@ -20,7 +20,8 @@
 //! keys come one by one, `n` in all. Units hold 236 to 472 entries, so while the depth is
 //! `d` the index goes from 256 * 236 * 2^d to twice as many, and each of these meets at
 //! most `n` later keys with probability 2^-(66 + d). Each depth contributes the same:
-//! n * 256 * 236 * 2^-66 = 8.2e-8 for `n` = 1e8, and so does all that was there at the first depth, 3.
+//! n * 256 * 236 * 2^-66 = 8.2e-8 for `n` = 1e8, and so does all that was there at the
+//! first depth, 3.
 //! From there to 1e8 keys it is 7.7 doublings. Together 7.1e-7 expected collisions, of
 //! which those of keys that came after cannot count (a key meets only earlier ones): 5.9e-7.
 //! Overwriting an entry makes its tag fresh, which only helps.
@@ -43,9 +44,9 @@ pub(crate) use position::ScanPosition;
 
 use directory::{Directory, Shard, Writer};
 use entry::Slot;
-use grow::{Grown, grow, slots_for};
+use grow::{Grown, grow};
 use position::{Place, unit_span};
-use unit::{NewUnit, Unit, unit_bytes};
+use unit::{Unit, unit_bytes};
 
 use crate::format::{Address, KeyHash, Seqno};
 use crate::sync::{ArcGuard, AtomicU64, MODEL, MutexGuard, Ordering, epoch};
@@ -55,22 +56,19 @@ pub(crate) const SHARD_BITS: u32 = if MODEL { 1 } else { 8 };
 /// Number of shards.
 pub(crate) const SHARDS: usize = 1 << SHARD_BITS;
 /// Bits that select the bucket in a unit.
-const BUCKET_BITS: u32 = if MODEL { 1 } else { 5 };
+const BUCKET_BITS: u32 = if MODEL { 2 } else { 8 };
 /// Buckets in a unit. More would make growth slower, fewer the entries' spread wider.
 const BUCKETS: usize = 1 << BUCKET_BITS;
 /// The most slots per bucket: above, a bucket is longer than four cache lines and its
 /// flags do not fit in its first word.
 const SLOTS_MAX: usize = if MODEL { 2 } else { 16 };
-/// Depth of a new index. Early entries keep that many more bits of identity.
-const DEPTH_FIRST: u32 = if MODEL { 0 } else { 3 };
 /// The greatest depth: a tag loses a bit for each, and its high 32 must remain known. It
 /// is enough for 256 * 2^20 * 236 = 6e10 entries.
 const DEPTH_MAX: u32 = 20;
 
-/// The bucket where displaced entries of `bucket` go.
-const fn next_bucket(bucket: usize) -> usize {
-    (bucket + 1) % BUCKETS
-}
+/// How far after their home displaced entries go, as their tag says: few enough that a scan
+/// can look at all, and far enough apart that chains spread over the unit.
+const OFFSETS: [usize; 4] = if MODEL { [1; 4] } else { [1, 7, 29, 97] };
 
 /// There is no room for an entry: nothing was inserted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -165,7 +163,7 @@ impl ShardGuard<'_> {
     }
 
     /// Runs `f` on the unit of a hash.
-    fn with_unit<T>(&self, hash: KeyHash, f: impl FnOnce(Unit<'_>, Place) -> T) -> Option<T> {
+    fn with_unit<T>(&self, hash: KeyHash, f: impl FnOnce(&Unit, Place) -> T) -> Option<T> {
         assert_eq!(Index::shard_of(hash), self.number, "a hash of this shard");
         let guard = epoch::pin();
         let directory: ArcGuard<Directory> = self.shard().directory.load();
@@ -185,8 +183,10 @@ impl ShardGuard<'_> {
     }
 
     /// Makes room for an insert of `hash`, growing as needed while the index stays within
-    /// `memory_limit` bytes. An insert of the hash by this guard then neither grows nor
-    /// fails; for several hashes see [`Self::reserve_many`].
+    /// `memory_limit` bytes. An insert of the hash by this guard then cannot fail; for
+    /// several hashes see [`Self::reserve_many`].
+    ///
+
     ///
     /// # Errors
     /// [`IndexFull`] when the index may not grow as it must.
@@ -221,27 +221,24 @@ impl ShardGuard<'_> {
     /// returns how many these are.
     fn reserve_group(&self, hashes: &[KeyHash], memory_limit: u64) -> Result<usize, IndexFull> {
         loop {
-            let room = self.with_unit(hashes[0], |unit, place| {
+            let room = self.with_unit(hashes[0], |unit, _| {
                 let depth = unit.depth();
                 let unit_of = |hash: &KeyHash| ScanPosition::of(*hash).offset() / unit_span(depth);
                 let others = hashes.partition_point(|hash| unit_of(hash) == unit_of(&hashes[0]));
                 let group = &hashes[..others];
                 if let [hash] = group {
-                    if unit.find(place).is_some() || unit.has_room(place.bucket) {
+                    let place = Place::of(*hash, depth);
+                    if unit.find(place).is_some() || unit.make_room(place) {
                         return Ok(1);
                     }
                     return Err(vec![*hash]);
                 }
-                let mut counts = grow::counts(unit);
-                let mut absent = Vec::new();
-                for hash in group {
-                    let place = Place::of(*hash, depth);
-                    if unit.find(place).is_none() {
-                        counts[place.bucket] += 1;
-                        absent.push(*hash);
-                    }
+                if unit.count() + group.len() <= unit::capacity(unit.slots()) {
+                    return Ok(group.len());
                 }
-                if absent.is_empty() || slots_for(&counts, unit.slots()) == Some(unit.slots()) {
+                let absent = |hash: &&KeyHash| unit.find(Place::of(**hash, depth)).is_none();
+                let absent: Vec<_> = group.iter().filter(absent).copied().collect();
+                if unit.count() + absent.len() <= unit::capacity(unit.slots()) {
                     Ok(group.len())
                 } else {
                     Err(absent)
@@ -318,7 +315,7 @@ impl ShardGuard<'_> {
     fn create(&self, hash: KeyHash, memory_limit: u64) -> Result<(), IndexFull> {
         self.check_memory(unit_bytes(1), memory_limit)?;
         let depth = self.shard().directory.load().depth();
-        let unit = NewUnit::new(1, depth, 0);
+        let unit = Unit::new(1, depth, 0);
         let offset = ScanPosition::of(hash).offset();
         self.shard()
             .install(offset, depth, [unit], &self.index.memory);
@@ -336,21 +333,21 @@ impl ShardGuard<'_> {
             return self.create(wanted[0], memory_limit);
         };
         let offset = ScanPosition::of(wanted[0]).offset();
-        match grown {
+        let full = IndexFull {
+            needed: u64::MAX,
+            limit: memory_limit,
+        };
+        match grown.ok_or(full)? {
             Grown::Larger(unit) => {
-                let bytes = unit_bytes(unit.view().slots());
+                let bytes = unit_bytes(unit.slots());
                 self.check_memory(bytes - old_bytes, memory_limit)?;
                 self.shard().install(offset, depth, [unit], memory);
             }
             Grown::Split(units) => {
                 if depth == DEPTH_MAX {
-                    let limit = memory_limit;
-                    return Err(IndexFull {
-                        needed: u64::MAX,
-                        limit,
-                    });
+                    return Err(full);
                 }
-                let bytes = units.iter().map(|unit| unit_bytes(unit.view().slots()));
+                let bytes = units.iter().map(|unit| unit_bytes(unit.slots()));
                 let bytes = bytes.sum::<u64>().saturating_sub(old_bytes);
                 let bytes = bytes + self.shard().bytes_to_deepen(depth + 1);
                 self.check_memory(bytes, memory_limit)?;
@@ -380,9 +377,9 @@ impl ShardGuard<'_> {
     }
 
     /// Puts a loaded unit in its place, which is vacant.
-    fn install_loaded(&mut self, offset: u64, unit: NewUnit) {
-        let depth = unit.view().depth();
-        let count = unit.view().count();
+    fn install_loaded(&mut self, offset: u64, unit: Unit) {
+        let depth = unit.depth();
+        let count = unit.count();
         self.shard().deepen(depth, &self.index.memory);
         self.shard()
             .install(offset, depth, [unit], &self.index.memory);

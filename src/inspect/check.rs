@@ -194,7 +194,7 @@ struct Check<'m> {
 impl Check<'_> {
     fn walk_all(&mut self, progress: &mut dyn FnMut(Progress)) -> Result<()> {
         let mut buffer = AlignedBuf::new();
-        let mut ends = Ends::default();
+        let mut ends = Ends::new(self.media.superblock.as_ref());
         let segment_bytes = self.media.geometry.segment_bytes;
         let total_bytes = self.media.data_segments().count() as u64 * segment_bytes;
         let mut done_bytes = 0;

@@ -28,8 +28,16 @@ pub(super) struct Doubt {
     /// A record may have been lost to damage.
     damage: Seqno,
     weak: Vec<(Seqno, Seqno)>,
-    /// Horizon of each partition's image that was used.
-    pub(super) horizons: Vec<Option<Seqno>>,
+    loaded: Vec<Option<Loaded>>,
+}
+
+/// The image of a partition that was used.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Loaded {
+    /// The image has every write below it.
+    pub(super) horizon: Seqno,
+    /// Tombstones below it may have been left out of the log.
+    pub(super) left_out: Seqno,
 }
 
 impl Doubt {
@@ -38,7 +46,7 @@ impl Doubt {
         order: &Order,
         restored: &Restored,
         newest_root: Option<&Root>,
-        horizons: Vec<Option<Seqno>>,
+        loaded: Vec<Option<Loaded>>,
     ) -> Self {
         let freed = media
             .headers
@@ -63,18 +71,18 @@ impl Doubt {
             },
             damage,
             weak: order.weak.clone(),
-            horizons,
+            loaded,
         }
     }
 
     /// Whether a winner with this seqno in this partition may not be the last word.
     pub(super) fn doubts(&self, partition: u32, seqno: Seqno, exact: bool) -> bool {
-        let image = self.horizons.get(partition as usize).copied().flatten();
-        let damage = match image {
-            Some(horizon) if self.damage <= horizon => 0,
-            _ => self.damage,
+        let image = self.loaded.get(partition as usize).copied().flatten();
+        let (damage, left_out) = match image {
+            Some(image) if self.damage <= image.horizon => (0, image.left_out),
+            Some(image) => (self.damage, image.left_out),
+            None => (self.damage, self.left_out),
         };
-        let left_out = if image.is_some() { 0 } else { self.left_out };
         let weak = self
             .weak
             .iter()

@@ -70,7 +70,7 @@ pub(super) fn survey(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Order> {
     let mut order = Order::default();
-    let mut ends = Ends::default();
+    let mut ends = Ends::new(media.superblock.as_ref());
     let mut buffer = AlignedBuf::new();
     let segment_bytes = media.geometry.segment_bytes;
     let total_bytes = media.data_segments().count() as u64 * segment_bytes;

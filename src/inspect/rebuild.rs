@@ -17,7 +17,7 @@ use crate::log::{Found, Log, Owner, Position, Rebuilt, Superblocks, log_to_rebui
 use crate::{Error, Result};
 
 use super::check::{last_group, log_options, new_index, read_life};
-use super::doubt::Doubt;
+use super::doubt::{Doubt, Loaded};
 use super::media::Media;
 use super::order::{FrameRef, Loose, Order, survey};
 use super::repair::highest_sequence;
@@ -86,13 +86,12 @@ pub(super) fn run(
         log_options(false),
         &media.headers,
     );
-    let root = roots
-        .iter()
-        .find_map(|root| media.newest_root(std::slice::from_ref(root)));
-    let horizons = load_images(&media, &log, &kv, root.as_ref(), &restored);
-    let loaded = horizons.iter().flatten().count();
     let newest = media.newest_root(&roots);
-    let doubt = Doubt::new(&media, &order, &restored, newest.as_ref(), horizons);
+    let before = media.newest_root(roots.get(1..).unwrap_or_default());
+    let root = newest.as_ref().or(before.as_ref());
+    let images = load_images(&media, &log, &kv, root, newest.is_some(), &restored);
+    let loaded = images.iter().flatten().count();
+    let doubt = Doubt::new(&media, &order, &restored, newest.as_ref(), images);
     let mut rebuild = Rebuild {
         media: &media,
         log: &log,
@@ -102,8 +101,8 @@ pub(super) fn run(
     };
     rebuild.replay(&order)?;
     rebuild.tidy(&cuts, &order, progress)?;
-    let seqno = root.as_ref().map_or(1, |root| root.next_seqno);
-    let clock = root.as_ref().map_or(0, |root| root.clock);
+    let seqno = root.map_or(1, |root| root.next_seqno);
+    let clock = root.map_or(0, |root| root.clock);
     log.finish_rebuild(
         &kv,
         &Rebuilt {
@@ -232,28 +231,32 @@ fn newest_image(root: &Root) -> u64 {
     images.map(|image| image.sequence).max().unwrap_or(0)
 }
 
-/// Loads the newest readable image of each partition; the horizons of those loaded.
+/// Loads the newest readable image of each partition.
 fn load_images(
     media: &Media,
     log: &Log,
     kv: &KeyValue,
     root: Option<&Root>,
+    is_newest: bool,
     restored: &Restored,
-) -> Vec<Option<Seqno>> {
+) -> Vec<Option<Loaded>> {
     let count = kv.partition_count();
-    let mut horizons = vec![None; count as usize];
+    let mut loaded = vec![None; count as usize];
     let Some(root) = root.filter(|root| root.partitions.len() == count as usize) else {
-        return horizons;
+        return loaded;
     };
+    // Under the root before, the newest images are at least the older ones of the newest
+    // root, by whose horizon the cleaner leaves out tombstones.
+    let left_out = if is_newest { 0 } else { root.newest_horizon };
     let given_up: HashSet<SegmentId> = restored.given_up.iter().copied().collect();
-    let images = root.partitions.iter().zip(&mut horizons);
-    for (partition, (images, horizon)) in (0..).zip(images) {
+    let images = root.partitions.iter().zip(&mut loaded);
+    for (partition, (images, used)) in (0..).zip(images) {
         for image in [&images.newest, &images.older].into_iter().flatten() {
-            let loaded = media.verify_image(partition, image, &mut |body| {
+            let read = media.verify_image(partition, image, &mut |body| {
                 kv.load_image(log, partition, body)
             });
             // An entry in a segment that is gone would have to be found in the log again.
-            let sound = loaded.is_ok()
+            let sound = read.is_ok()
                 && kv.partition_is_whole(partition)
                 && !kv.any_entry(partition, &mut |entry| {
                     let segment = media.geometry.locate(entry.address);
@@ -262,13 +265,17 @@ fn load_images(
                     })
                 });
             if sound {
-                *horizon = Some(image.horizon);
+                let is_safe = image.horizon >= left_out;
+                *used = Some(Loaded {
+                    horizon: image.horizon,
+                    left_out: if is_safe { 0 } else { left_out },
+                });
                 break;
             }
             kv.clear_partition(log, partition);
         }
     }
-    horizons
+    loaded
 }
 
 fn is_data(media: &Media, segment: SegmentId) -> bool {

@@ -369,7 +369,7 @@ impl KeyValue {
 
     /// Refuses a batch that no amount of cleaning can make room for.
     fn check_fits(&self, log: &Log, bytes: u64) -> Result<()> {
-        let usable = log.usable_bytes(self.index.memory_bytes());
+        let usable = self.usable_bytes(log);
         if bytes > usable.saturating_sub(log.table().live_total()) {
             return Err(Error::NoSpace { what: "capacity" });
         }

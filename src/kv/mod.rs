@@ -18,14 +18,12 @@ pub use scan::{Cursor, Scan};
 
 pub(crate) use inspect::{Belonging, LargeValue};
 
-use std::sync::Arc as SharedArc;
-
 use crate::format::{
     Geometry, Invalid, KEY_BYTES_MAX, KeyHash, KeyHasher, LengthCode, Record, Seqno,
 };
 use crate::index::{Entry, Index};
 use crate::log::{Log, NoRoom, Owner, Position, Relocation};
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicU64, Ordering, SharedArc};
 use crate::{Durability, Error, Result};
 
 use read::RecordCache;
@@ -95,6 +93,11 @@ impl KeyValue {
 
     pub(crate) fn index_bytes(&self) -> u64 {
         self.index.memory_bytes()
+    }
+
+    /// Bytes of records the store accepts.
+    pub(crate) fn usable_bytes(&self, log: &Log) -> u64 {
+        log.usable_bytes(self.index.image_bytes())
     }
 
     pub(crate) fn entries(&self) -> u64 {
@@ -193,8 +196,8 @@ impl Owner for KeyValue {
         shards_of(partition).all(|shard| self.index.lock(shard).finish_load().is_ok())
     }
 
-    fn memory_bytes(&self) -> u64 {
-        self.index.memory_bytes()
+    fn image_bytes(&self) -> u64 {
+        self.index.image_bytes()
     }
 }
 

@@ -16,6 +16,7 @@ use crate::format::{
 };
 use crate::sync::Arc;
 
+use super::policy::may_open_for_survivors;
 use super::segments::{SegmentTable, State};
 
 /// Who appends: decides how much of the reserve may be used.
@@ -352,16 +353,16 @@ impl Appender {
     }
 
     /// The head a record goes to: its own, after moving it to a fresh segment if need be.
-    /// When free segments are nearly gone a survivor may go to any class with room left, so
+    /// When free segments are nearly gone a survivor may go to another class with room left, so
     /// that cleaning needs no more than one fresh segment at a time.
     fn head_with_room(&mut self, record: &NewRecord<'_>, bytes: u32) -> Result<usize, NoRoom> {
         let wanted = usize::from(record.head);
         if self.fits(wanted, bytes) {
             return Ok(wanted);
         }
-        if record.purpose == Purpose::Survivor && self.free.len() <= self.reserve.delete {
-            let other = (0..usize::from(COMMIT_STREAM)).find(|&head| self.fits(head, bytes));
-            if let Some(other) = other {
+        if record.purpose == Purpose::Survivor && !may_open_for_survivors(self.free.len() as u64) {
+            let with_room = (0..usize::from(COMMIT_STREAM)).filter(|&head| self.fits(head, bytes));
+            if let Some(other) = with_room.min_by_key(|head| head.abs_diff(wanted)) {
                 return Ok(other);
             }
         }

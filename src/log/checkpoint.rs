@@ -51,8 +51,6 @@ pub(crate) struct CheckpointState {
     next_partition: u32,
     /// Appended bytes when the last partitions were imaged.
     imaged_at_bytes: u64,
-    /// Partitions imaged since the log was opened.
-    imaged: u64,
 }
 
 impl Log {
@@ -68,6 +66,8 @@ impl Log {
         state.image_sequence = newest_image.unwrap_or(0);
         self.older_horizon
             .store(root.older_horizon, Ordering::Relaxed);
+        self.newest_horizon
+            .store(root.newest_horizon, Ordering::Relaxed);
         state.root = root;
         self.start_appender(start);
         if self.options.read_only {
@@ -95,6 +95,7 @@ impl Log {
             ..Root::default()
         };
         self.older_horizon.store(0, Ordering::Relaxed);
+        self.newest_horizon.store(0, Ordering::Relaxed);
         self.start_appender(start);
     }
 
@@ -108,7 +109,7 @@ impl Log {
         self.options.checkpoint_interval_bytes.unwrap_or_else(|| {
             INTERVAL_BYTES
                 .min(self.geometry.capacity / 2)
-                .max(INTERVAL_IMAGES * owner.memory_bytes())
+                .max(INTERVAL_IMAGES * owner.image_bytes())
         })
     }
 
@@ -118,10 +119,10 @@ impl Log {
         while !self.is_stopping() {
             let step =
                 self.checkpoint_interval(owner) / count.div_ceil(u64::from(PARTITIONS_A_ROOT));
-            // Before the appender's lock: a checkpoint takes that one while it holds its own.
-            let imaged_at_bytes = self.checkpoint.lock().imaged_at_bytes;
+            // Before the appender's lock, which is the inner one of the two.
+            let due_at = self.checkpoint.lock().imaged_at_bytes + step.max(1);
             let appender = self.appender.lock();
-            let due = appender.appended_bytes() >= imaged_at_bytes + step.max(1);
+            let due = appender.appended_bytes() >= due_at;
             if due || self.wants_checkpoint.swap(false, Ordering::Relaxed) {
                 drop(appender);
                 let _ = self.checkpoint_some(owner, PARTITIONS_A_ROOT);
@@ -147,12 +148,8 @@ impl Log {
 
     /// Bytes of log that a crash now would replay, at most, by the seqnos of the images.
     pub(crate) fn newest_horizon(&self) -> Seqno {
-        self.checkpoint.lock().root.newest_horizon
-    }
-
-    /// Partitions imaged since the log was opened.
-    pub(crate) fn partitions_imaged(&self) -> u64 {
-        self.checkpoint.lock().imaged
+        // Relaxed: it is a bound, and never goes back.
+        self.newest_horizon.load(Ordering::Relaxed)
     }
 
     /// Images the next `count` partitions and publishes a root. An error leaves the last
@@ -339,8 +336,13 @@ impl Log {
         let count = root.partitions.len();
         self.older_horizon
             .store(root.older_horizon, Ordering::Relaxed);
+        self.newest_horizon
+            .store(root.newest_horizon, Ordering::Relaxed);
         state.root = root;
-        state.imaged += u64::from(PARTITIONS_A_ROOT).min(count as u64);
+        Counters::add(
+            &self.counters.partitions_imaged,
+            u64::from(PARTITIONS_A_ROOT).min(count as u64),
+        );
         self.free_unreferenced(&state);
         Ok(())
     }

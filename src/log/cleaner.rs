@@ -25,6 +25,8 @@ const PREPARE_AT_ONCE: usize = 4;
 const PREPARE_BYTES: usize = 4 << 20;
 /// How often an idle space thread looks around.
 const TICK: Duration = Duration::from_millis(200);
+/// With this many free segments or fewer, emptied ones are committed before cleaning goes on.
+const COMMIT_BELOW: usize = 5;
 /// A victim must give back at least this share of a segment.
 const GAIN_SHARE: u64 = 128;
 
@@ -83,6 +85,12 @@ impl Log {
         let low_water = self.low_water();
         if unwritten > 0 && (free < low_water + PREPARE_AT_ONCE || starving) {
             self.prepare_some()?;
+            return Ok(true);
+        }
+        if free <= COMMIT_BELOW && emptied > 0 {
+            // What is emptied comes back before more is cleaned: else survivors of all
+            // classes would have to share heads.
+            self.commit_now()?;
             return Ok(true);
         }
         if free + emptied < low_water || (starving && emptied == 0) {

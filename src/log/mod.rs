@@ -9,6 +9,8 @@ mod checkpoint;
 mod cleaner;
 mod committer;
 mod policy;
+#[cfg(test)]
+mod policy_tests;
 mod rebuild;
 mod recovery;
 mod scanner;
@@ -97,8 +99,8 @@ pub(crate) trait Owner: Send + Sync {
     /// Whether all of a partition has been loaded.
     fn partition_is_whole(&self, partition: u32) -> bool;
 
-    /// Bytes of DRAM of the owner's state: about what all images take on flash.
-    fn memory_bytes(&self) -> u64;
+    /// Bytes that one generation of images takes on flash, at most.
+    fn image_bytes(&self) -> u64;
 
     /// Drops cached data of a segment whose life ended.
     fn segment_freed(&self, segment: SegmentId) {
@@ -171,6 +173,8 @@ pub(crate) struct Log {
     superblocks: Mutex<Superblocks>,
     /// Tombstones older than this are not needed for replay.
     older_horizon: AtomicU64,
+    /// A crash now replays from here on.
+    newest_horizon: AtomicU64,
     /// The cleaner asks for newer images.
     wants_checkpoint: AtomicBool,
     /// Victims emptied since a writer last got room: bounds cleaning that gains nothing.
@@ -211,6 +215,7 @@ impl Log {
             checkpoint: Mutex::new(CheckpointState::default()),
             superblocks: Mutex::new(superblocks),
             older_horizon: AtomicU64::new(0),
+            newest_horizon: AtomicU64::new(0),
             wants_checkpoint: AtomicBool::new(false),
             fruitless: AtomicU64::new(0),
             clock: AtomicU64::new(0),

@@ -84,7 +84,7 @@ impl Log {
     fn image_all_at_once(&self, owner: &dyn Owner) -> Result<()> {
         // There is no space thread: waiting for room would be for ever.
         self.stuck.store(true, Ordering::Relaxed);
-        let needed = 8 + 2 * owner.memory_bytes().div_ceil(self.geometry.segment_bytes) as usize;
+        let needed = 8 + 2 * owner.image_bytes().div_ceil(self.geometry.segment_bytes) as usize;
         while self.appender.lock().free_count() < needed
             && self.appender.lock().unwritten_count() > 0
         {
