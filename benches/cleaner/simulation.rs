@@ -449,12 +449,12 @@ impl Simulation {
         let class = policy::head_class(self.exponents[key]);
         while !self.has_room(class, self.record_bytes) {
             match policy::survivor_room(self.free.len() as u64, self.limbo.len() as u64) {
-                policy::Room::Open => return class,
-                policy::Room::Commit => {
+                policy::SurvivorRoom::Open => return class,
+                policy::SurvivorRoom::Commit => {
                     self.counters.forced += 1;
                     self.commit();
                 }
-                policy::Room::Nearest => {
+                policy::SurvivorRoom::Nearest => {
                     return (0..policy::CLASSES)
                         .filter(|&head| self.has_room(head, self.record_bytes))
                         .min_by_key(|&head| head.abs_diff(class))

@@ -17,7 +17,7 @@ use super::checkpoints::{self, has_segment};
 use super::ends::{Ends, Unsealed};
 use super::media::Media;
 use super::report::{CheckOptions, CheckReport, Progress, Severity, Structure};
-use super::walk::{Gap, Item, Life, Located, claimed_key};
+use super::walk::{Gap, Item, Life, Located, claimed};
 
 /// Reads of a segment before damage in it is believed.
 const READS: u32 = 3;
@@ -160,7 +160,8 @@ pub(super) fn read_life<'a>(
     for read in 1..=READS {
         media.read_segment(header.segment, buffer);
         let life = Life {
-            bytes: &buffer[..],
+            bytes: buffer,
+            base: 0,
             header,
             last_group,
         };
@@ -169,7 +170,8 @@ pub(super) fn read_life<'a>(
         }
     }
     Life {
-        bytes: &buffer[..],
+        bytes: buffer,
+        base: 0,
         header,
         last_group,
     }
@@ -192,7 +194,7 @@ struct Check<'m> {
 impl Check<'_> {
     fn walk_all(&mut self, progress: &mut dyn FnMut(Progress)) -> Result<()> {
         let mut buffer = AlignedBuf::new();
-        let mut ends = Ends::default();
+        let mut ends = Ends::new(self.media.superblock.as_ref());
         let segment_bytes = self.media.geometry.segment_bytes;
         let total_bytes = self.media.data_segments().count() as u64 * segment_bytes;
         let mut done_bytes = 0;
@@ -341,7 +343,7 @@ impl Check<'_> {
             let raw = self
                 .media
                 .read_around(offset, log.record_bytes(entry.length));
-            let key = raw.as_deref().and_then(claimed_key);
+            let key = raw.as_deref().and_then(claimed).map(|(_, key)| key);
             let key = key.filter(|key| kv.entry_of_key(key) == Some(*entry));
             let detail = "the index has a record here that does not verify".to_owned();
             self.report.error(Structure::Record, offset, detail);

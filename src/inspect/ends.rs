@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::format::{Cut, Extent, HEAD_COUNT, SegmentHeader};
+use crate::format::{Cut, Extent, HEAD_COUNT, SegmentHeader, Superblock};
 
 use super::walk::End;
 
@@ -27,10 +27,20 @@ struct Epoch {
 #[derive(Default)]
 pub(super) struct Ends {
     epochs: BTreeMap<u64, Epoch>,
+    /// The epoch that ended in order: it left no segment unsealed.
+    pub(super) clean_epoch: Option<u64>,
     pub(super) unsealed: Vec<Unsealed>,
 }
 
 impl Ends {
+    pub(super) fn new(superblock: Option<&Superblock>) -> Self {
+        let clean = superblock.filter(|superblock| superblock.clean.is_some());
+        Self {
+            clean_epoch: clean.map(|superblock| superblock.epoch),
+            ..Self::default()
+        }
+    }
+
     /// Notes a frame of an epoch.
     pub(super) fn saw(&mut self, epoch: u64, group: u64, extents: &[Extent; HEAD_COUNT]) {
         let newest = self.epochs.entry(epoch).or_default();
@@ -44,6 +54,9 @@ impl Ends {
     /// the end found when nothing is missing.
     pub(super) fn expected(&self, unsealed: &Unsealed, cuts: &[Cut]) -> u64 {
         let header = &unsealed.header;
+        if Some(header.epoch) == self.clean_epoch {
+            return header.geometry.segment_bytes;
+        }
         let cut = cuts.iter().find(|cut| cut.epoch == header.epoch);
         let (flushed_group, extents) = match (cut, self.epochs.get(&header.epoch)) {
             (Some(cut), _) => (cut.group, &cut.extents),

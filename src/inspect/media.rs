@@ -32,6 +32,8 @@ pub(super) struct Media {
     pub(super) slots: Vec<Slot>,
     /// The newest superblock of this store.
     pub(super) superblock: Option<Superblock>,
+    /// Sequences of all slots that verify, of whatever store.
+    pub(super) sequences: Vec<u64>,
     pub(super) geometry: Geometry,
     pub(super) headers: Vec<Found>,
 }
@@ -84,6 +86,8 @@ impl Media {
                 .map(|at| read_slot(&*device, *at).0)
                 .collect();
         }
+        let valid = slots.iter().filter_map(|slot| slot.content.as_ref().ok());
+        let sequences = valid.map(|superblock| superblock.sequence).collect();
         for slot in &mut slots {
             let foreign = matches!(&slot.content, Ok(found) if found.geometry != geometry);
             if foreign {
@@ -95,6 +99,7 @@ impl Media {
             device,
             slots,
             superblock,
+            sequences,
             geometry,
             headers,
         })

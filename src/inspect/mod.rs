@@ -8,7 +8,9 @@
 //! - `media.rs` reads superblocks and segment headers, also without any superblock.
 //! - `walk.rs` visits the records of one segment and goes on behind damage.
 //! - `check.rs` compares media with the index that an ordinary open makes of it.
-//! - `rebuild.rs`, `order.rs` and `doubt.rs` make the index anew from the log.
+//! - `repair.rs` chooses what to do; `rebuild.rs` makes the index anew from the log, with
+//!   `restore.rs` (segment headers), `order.rs` (which frames count, in which order) and
+//!   `doubt.rs` (which keys cannot be proven).
 
 #![deny(
     clippy::unwrap_used,
@@ -19,11 +21,16 @@
 
 mod check;
 mod checkpoints;
+mod doubt;
 mod dump;
 mod ends;
 mod info;
 mod media;
+mod order;
+mod rebuild;
+mod repair;
 mod report;
+mod restore;
 mod walk;
 
 use std::path::Path;
@@ -92,8 +99,12 @@ pub fn check_on(
     options: &CheckOptions,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<CheckReport> {
-    let report = check::run(&media::Media::open(device.clone())?, options, progress)?;
-    Ok(report)
+    let media = media::Media::open(device.clone())?;
+    let report = check::run(&media, options, progress)?;
+    if !options.repair || (report.is_clean() && report.warnings == 0) {
+        return Ok(report);
+    }
+    repair::run(media, report, options, progress)
 }
 
 /// Writes segments, and with [`DumpOptions::records`] frames and records, as text. Writes

@@ -62,7 +62,7 @@ pub enum Severity {
 }
 
 /// What is damaged.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Structure {
     /// A superblock slot.
@@ -187,6 +187,9 @@ pub struct CheckReport {
     pub unconfirmed_count: u64,
     #[serde(skip)]
     pub(super) list_max: usize,
+    /// Structures with an error or a warning.
+    #[serde(skip)]
+    pub(super) hurt: std::collections::BTreeSet<Structure>,
 }
 
 impl CheckReport {
@@ -203,6 +206,7 @@ impl CheckReport {
         offset: u64,
         detail: String,
     ) {
+        self.hurt.insert(structure);
         match severity {
             Severity::Error => self.errors += 1,
             Severity::Warning => self.warnings += 1,
@@ -219,6 +223,13 @@ impl CheckReport {
 
     pub(super) fn error(&mut self, structure: Structure, offset: u64, detail: String) {
         self.find(Severity::Error, structure, offset, detail);
+    }
+
+    pub(super) fn doubt(&mut self, key: &[u8]) {
+        self.unconfirmed_count += 1;
+        if self.unconfirmed.len() < self.list_max {
+            self.unconfirmed.push(Key(key.to_vec()));
+        }
     }
 
     pub(super) fn lose(&mut self, key: &[u8]) {

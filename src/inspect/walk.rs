@@ -7,8 +7,8 @@
 
 use crate::Result;
 use crate::format::{
-    FRAME_HEADER_BYTES, FrameHeader, Invalid, RECORD_HEADER_BYTES, Record, Seed, SegmentHeader,
-    Seqno, bytes::u64_at, first_record_offset, parse_record,
+    FrameHeader, Invalid, Kind, RECORD_HEADER_BYTES, Record, Seed, SegmentHeader, Seqno,
+    bytes::u64_at, first_record_offset, parse_record,
 };
 
 /// The search for records in a gap hashes at most this many times the gap, and a constant:
@@ -70,6 +70,8 @@ pub(super) struct End {
 /// One life of a segment, in memory.
 pub(super) struct Life<'a> {
     pub(super) bytes: &'a [u8],
+    /// Byte offset in the segment at which `bytes` starts.
+    pub(super) base: u64,
     pub(super) header: SegmentHeader,
     /// Frames of later groups do not exist.
     pub(super) last_group: u64,
@@ -87,7 +89,7 @@ impl<'a> Life<'a> {
         let geometry = &self.header.geometry;
         let bytes = self
             .bytes
-            .get(offset as usize..)
+            .get((offset - self.base) as usize..)
             .ok_or(Invalid::Truncated)?;
         let frame = FrameHeader::decode(bytes, self.seed(), offset, geometry.segment_bytes)?;
         if frame.frame_bytes % geometry.block_bytes != 0 {
@@ -133,6 +135,14 @@ impl<'a> Life<'a> {
         }
         end.sealed |= end.offset >= geometry.segment_bytes;
         Ok(end)
+    }
+
+    /// Visits the frame at a byte offset in the segment, if there is one.
+    pub(super) fn visit_frame(&self, offset: u64, visitor: &mut Visitor<'_, 'a>) -> Result<()> {
+        match self.frame_at(offset) {
+            Ok(frame) => self.frame(offset, &frame, visitor),
+            Err(_) => Ok(()),
+        }
     }
 
     /// Whether a walk meets no gap.
@@ -271,10 +281,15 @@ impl<'a> Life<'a> {
         self.gap(end.offset, to, end.last_seqno, Seqno::MAX, visitor)
     }
 
-    fn record_at(&self, offset: u64, to: u64) -> std::result::Result<Record<'a>, Invalid> {
+    /// The record at a byte offset in the segment, which ends before `to`.
+    pub(super) fn record_at(
+        &self,
+        offset: u64,
+        to: u64,
+    ) -> std::result::Result<Record<'a>, Invalid> {
         let bytes = self
             .bytes
-            .get(offset as usize..to as usize)
+            .get((offset - self.base) as usize..(to - self.base) as usize)
             .ok_or(Invalid::Truncated)?;
         parse_record(bytes, self.seed(), offset, self.header.geometry.unit_bytes)
     }
@@ -290,7 +305,8 @@ impl<'a> Life<'a> {
         std::iter::from_fn(move || {
             while pos < to && budget > 0 {
                 let at = pos;
-                let Some(bytes) = plausible_bytes(self.bytes, at, to) else {
+                let Some(bytes) = plausible_bytes(self.bytes, at - self.base, to - self.base)
+                else {
                     pos += unit;
                     continue;
                 };
@@ -317,15 +333,19 @@ fn plausible_bytes(bytes: &[u8], offset: u64, to: u64) -> Option<u64> {
     ((1..=5).contains(&kind) && offset + len <= to).then_some(len)
 }
 
-/// Whether the block begins like a frame, of whatever life.
-pub(super) fn looks_like_frame(block: &[u8]) -> bool {
-    block.len() >= FRAME_HEADER_BYTES && block.get(8..12) == Some(b"esfr".as_slice())
-}
-
-/// The key of a record that does not verify, as its header has it: to be believed only
-/// if something else bears it out.
-pub(super) fn claimed_key(bytes: &[u8]) -> Option<&[u8]> {
+/// Kind and key of a record that does not verify, as its header has them: to be believed
+/// only if something else bears it out.
+pub(super) fn claimed(bytes: &[u8]) -> Option<(Kind, &[u8])> {
     let packed = u64_at(bytes, 8).ok()?;
     let key_bytes = (packed & 0x1_ffff) as usize;
-    bytes.get(RECORD_HEADER_BYTES..RECORD_HEADER_BYTES + key_bytes)
+    let kind = match packed >> 43 & 7 {
+        1 => Kind::Put,
+        2 => Kind::Delete,
+        3 => Kind::Head,
+        4 => Kind::Chunk,
+        5 => Kind::TrimChunks,
+        _ => return None,
+    };
+    let key = bytes.get(RECORD_HEADER_BYTES..RECORD_HEADER_BYTES + key_bytes)?;
+    Some((kind, key))
 }

@@ -101,11 +101,14 @@ impl KeyValue {
         })
     }
 
-    /// Whether the index has a head where a large value had one.
-    pub(crate) fn has_owner(&self, value: &LargeValue) -> bool {
-        self.index
-            .get(value.owner)
-            .is_some_and(|entry| entry.length.is_head())
+    /// Takes the chunks of a large value out of the index.
+    pub(crate) fn drop_chunks(&self, log: &Log, value: &LargeValue) {
+        for number in 0..value.chunk_count {
+            let hash = self.chunk_hash(value.owner, number);
+            if let Some(old) = self.index.lock(Index::shard_of(hash)).remove(hash) {
+                died(log, &old);
+            }
+        }
     }
 
     /// How a chunk stands to its head, which is read.

@@ -86,6 +86,26 @@ impl Log {
         }
     }
 
+    /// Takes up where a rebuild of the owner ended: no image is in force, and sequences go
+    /// on after the highest seen. The segments of the roots named stay.
+    pub(super) fn begin_rebuilt(&self, start: Start, root_sequence: u64, image_sequence: u64) {
+        let mut state = self.checkpoint.lock();
+        state.root_refs = self.superblocks.lock().current.roots.clone();
+        state.image_sequence = image_sequence;
+        state.root = Root {
+            sequence: root_sequence,
+            ..Root::default()
+        };
+        self.older_horizon.store(0, Ordering::Relaxed);
+        self.newest_horizon.store(0, Ordering::Relaxed);
+        self.start_appender(start);
+    }
+
+    /// Frees the checkpoint segments that nothing in force names.
+    pub(super) fn free_old_images(&self) {
+        self.free_unreferenced(&self.checkpoint.lock());
+    }
+
     /// Bytes of log between two images of one partition.
     pub(crate) fn checkpoint_interval(&self, owner: &dyn Owner) -> u64 {
         self.options.checkpoint_interval_bytes.unwrap_or_else(|| {
@@ -166,7 +186,7 @@ impl Log {
         self.checkpoint_locked(self.checkpoint.lock(), owner, count, true)
     }
 
-    fn checkpoint_locked(
+    pub(super) fn checkpoint_locked(
         &self,
         mut state: MutexGuard<'_, CheckpointState>,
         owner: &dyn Owner,

@@ -12,6 +12,7 @@ mod committer;
 mod policy;
 #[cfg(test)]
 mod policy_tests;
+mod rebuild;
 mod recovery;
 mod scanner;
 mod segments;
@@ -30,6 +31,7 @@ pub(crate) use appender::{Appender, NewRecord, NoRoom, Purpose, Room};
 pub(crate) use applier::Lane;
 pub(crate) use checkpoint::CheckpointState;
 pub(crate) use policy::{first_exponent, next_exponent, survivor_exponent};
+pub(crate) use rebuild::{Rebuilt, log_to_rebuild};
 pub(crate) use recovery::{Found, open_log, parse_header};
 pub(crate) use scanner::{ScannedFrame, SegmentScanner, read_retrying};
 pub(crate) use segments::{Segment, SegmentTable, State};

@@ -106,7 +106,7 @@ const SHORT_SEGMENTS: u64 = 3;
 
 /// What to do with a survivor whose head is full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Room {
+pub(crate) enum SurvivorRoom {
     /// Open a segment for its class.
     Open,
     /// End the group early, which brings victims out of limbo, and ask again.
@@ -121,13 +121,13 @@ pub(crate) enum Room {
 /// left, so no free segment has to be held back for each class. But mixing them is costly
 /// (Zipf 0.99 at u = 0.9: 3.5 instead of 2.9), a group ended early is not (half a block
 /// and a frame header for each head it touched).
-pub(crate) fn survivor_room(free_segments: u64, limbo_segments: u64) -> Room {
+pub(crate) fn survivor_room(free_segments: u64, limbo_segments: u64) -> SurvivorRoom {
     if free_segments > SHORT_SEGMENTS {
-        Room::Open
+        SurvivorRoom::Open
     } else if limbo_segments > 0 {
-        Room::Commit
+        SurvivorRoom::Commit
     } else {
-        Room::Nearest
+        SurvivorRoom::Nearest
     }
 }
 

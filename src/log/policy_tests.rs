@@ -82,8 +82,8 @@ fn reserve_is_small_and_covers_its_parts() {
 
 #[test]
 fn survivors_mix_only_when_nothing_is_in_limbo() {
-    assert_eq!(survivor_room(4, 0), Room::Open);
-    assert_eq!(survivor_room(3, 1), Room::Commit);
-    assert_eq!(survivor_room(3, 0), Room::Nearest);
-    assert_eq!(survivor_room(0, 9), Room::Commit);
+    assert_eq!(survivor_room(4, 0), SurvivorRoom::Open);
+    assert_eq!(survivor_room(3, 1), SurvivorRoom::Commit);
+    assert_eq!(survivor_room(3, 0), SurvivorRoom::Nearest);
+    assert_eq!(survivor_room(0, 9), SurvivorRoom::Commit);
 }

@@ -126,7 +126,7 @@ pub(crate) fn open_log(
     Ok(log)
 }
 
-fn fill_table(table: &SegmentTable, headers: &[Found], wants_prewrite: bool) {
+pub(super) fn fill_table(table: &SegmentTable, headers: &[Found], wants_prewrite: bool) {
     let segment_bytes = |header: &SegmentHeader| header.geometry.segment_bytes as u32;
     for ((_, segment), found) in table.iter().zip(headers) {
         match found {
@@ -227,7 +227,9 @@ impl<'a> Replay<'a> {
             accepted_group: superblock.cuts.last().map_or(0, |cut| cut.group),
             accepted_seqno: root.next_seqno.saturating_sub(1),
             seen_group: clean
-                .map_or(root.next_group, |clean| clean.next_group.max(root.next_group))
+                .map_or(root.next_group, |clean| {
+                    clean.next_group.max(root.next_group)
+                })
                 .saturating_sub(1)
                 .max(newest_group(None)),
             // Seqnos that headers name count as seen, so that a root always has a higher

@@ -23,6 +23,7 @@ pub fn churn(store: &esker::Store, model: &mut Model, random: &mut Random, steps
                 model.remove(&key);
             }
             2 if step % 16 == 0 => {
+                let key = format!("large{}", random.below(4)).into_bytes();
                 let value = random.bytes(30_000 + random.clone().below(60_000) as usize);
                 store.put(&key, &value).unwrap();
                 model.insert(key, value);

@@ -2,5 +2,10 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod history;
 
 mod clean;
+mod damage;
+mod garbage;
+mod interrupted;
+mod lost;
