@@ -214,7 +214,7 @@ impl Log {
                 pieces.push(self.write_piece(state, 0, &mut piece, header(pieces.len() as u32))?);
             }
             if piece.body_bytes() == 0 {
-                piece.limit = self.piece_room(state, 0)?;
+                piece.limit = self.piece_room(state, 0, unit.len() as u64)?;
             }
             bytes += unit.len() as u64;
             piece.push(unit);
@@ -229,12 +229,13 @@ impl Log {
         Ok(image)
     }
 
-    /// Room for the body of the next piece, in a fresh segment if there is too little.
-    fn piece_room(&self, state: &mut CheckpointState, slot: usize) -> Result<u64> {
+    /// Room for the body of the next piece, at least `wanted`, in a fresh segment if there is
+    /// too little.
+    fn piece_room(&self, state: &mut CheckpointState, slot: usize, wanted: u64) -> Result<u64> {
         let segment_bytes = self.geometry.segment_bytes;
         let filling = state.filling.get_mut(slot).and_then(Option::as_mut);
         let room = filling.map_or(0, |filling| segment_bytes - filling.next);
-        let least = PIECE_BYTES_MIN + PIECE_HEADER_BYTES as u64;
+        let least = PIECE_BYTES_MIN.max(wanted) + PIECE_HEADER_BYTES as u64;
         let room = if room < least {
             self.fresh_segment(state, slot)?;
             segment_bytes - self.geometry.header_bytes()
