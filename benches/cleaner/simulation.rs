@@ -10,6 +10,24 @@ use super::policy;
 use super::workload::{Chooser, Load, Random};
 use std::collections::VecDeque;
 
+/// Group commits between the one that makes a victim's survivors durable and the victim's
+/// reuse: that commit itself, and the one whose flush makes its new header durable.
+const LIMBO_COMMITS: u64 = 2;
+
+/// Segments that user writes must leave free, so that cleaning, checkpoints and deletes
+/// always get through.
+///
+/// `transaction_bytes_max` is the largest transaction or batch, `partition_bytes` the
+/// largest image of one checkpoint partition, both in log bytes. Open heads already hold
+/// their segment, and a survivor may go to *any* head with room when the free list is this
+/// short (its class is a hint). Hence one segment for the survivors of one victim, one for
+/// the commit stream's next segment, the two images, and one more because records do not
+/// span segments.
+fn reserve_segments(segment_bytes: u64, transaction_bytes_max: u64, partition_bytes: u64) -> u64 {
+    assert!(segment_bytes > 0, "segment size is 0");
+    3 + transaction_bytes_max.div_ceil(segment_bytes) + partition_bytes.div_ceil(segment_bytes)
+}
+
 const SEGMENT_HEADER_BYTES: u64 = 512;
 const FRAME_HEADER_BYTES: u64 = 64;
 const BLOCK_BYTES: u64 = 512;
@@ -82,7 +100,7 @@ impl Config {
             capacity_bytes: 0,
             segment_bytes: 256 << 10,
             group_bytes: 1 << 20,
-            limbo_commits: policy::LIMBO_COMMITS,
+            limbo_commits: LIMBO_COMMITS,
             threshold_segments: None,
             checkpoint_interval_bytes: 0,
             placement: Placement::Shared,
@@ -112,7 +130,7 @@ impl Config {
 
     pub fn reserve_segments(&self) -> u64 {
         let partition = self.image_bytes() / PARTITIONS as u64;
-        policy::reserve_segments(self.segment_bytes, 1 << 20, partition)
+        reserve_segments(self.segment_bytes, 1 << 20, partition)
     }
 
     pub fn threshold(&self) -> u64 {

@@ -52,6 +52,10 @@ fn fill(entries: &[Homed], unit: Unit) -> Option<Unit> {
 }
 
 /// What takes a full unit's place.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "lives for one call, never in a collection"
+)]
 pub(super) enum Grown {
     /// A unit of the same depth with more slots.
     Larger(Unit),

@@ -178,7 +178,7 @@ impl KeyValue {
     pub(super) fn head_of(&self, exponent: u8) -> u8 {
         match self.durability {
             Durability::Committed => COMMIT_STREAM,
-            Durability::Buffered => exponent,
+            Durability::Buffered => log::head_class(exponent) as u8,
         }
     }
 

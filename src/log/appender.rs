@@ -16,7 +16,7 @@ use crate::format::{
 };
 use crate::sync::Arc;
 
-use super::policy::{SurvivorRoom, survivor_room};
+use super::policy::{SurvivorRoom, WriteTime, survivor_room};
 use super::segments::{SegmentTable, State};
 
 /// Who appends: decides how much of the reserve may be used.
@@ -114,14 +114,12 @@ struct Head {
     /// Offset in the segment of the next record (or frame, when none is open).
     next: u32,
     frame: Option<Frame>,
-    /// Sum of the clocks of the records in the segment, for their mean.
-    clock_sum: u128,
-    clock_records: u64,
+    /// When the records in the segment were written by their callers, on average.
+    write_time: WriteTime,
 }
 
 /// A group being written.
 pub(crate) struct Group {
-    pub(crate) id: u64,
     pub(crate) frames: Vec<Arc<Frame>>,
     /// Every seqno up to here is in this or an earlier group.
     pub(crate) last_seqno: Seqno,
@@ -278,14 +276,6 @@ impl Appender {
         self.emptied.len()
     }
 
-    /// Whether a group would have anything to write.
-    pub(crate) fn has_work(&self, durable: Seqno) -> bool {
-        self.pending_records > 0
-            || !self.closed.is_empty()
-            || !self.headers.is_empty()
-            || self.emptied.iter().any(|(_, needed)| *needed <= durable)
-    }
-
     /// Counts a caller that waits for this group; true when a gathering leader has all it
     /// waits for.
     pub(crate) fn add_writer(&mut self) -> bool {
@@ -366,10 +356,9 @@ impl Appender {
         frame.records += 1;
         frame.last_seqno = seqno;
         head.next += bytes;
-        head.clock_sum += u128::from(clock);
-        head.clock_records += 1;
+        head.write_time.add(clock, u64::from(bytes));
         let segment = self.table.segment(frame.segment);
-        segment.set_mean_clock((head.clock_sum / u128::from(head.clock_records)) as u64);
+        segment.set_mean_clock(head.write_time.mean());
         segment.set_last_seqno(seqno);
         let address = self.geometry.address(frame.segment, u64::from(offset));
         // Counted here, not when the index is updated: a segment may be sealed and written
@@ -620,7 +609,6 @@ impl Appender {
             }
         }
         Some(Group {
-            id,
             frames: self.in_flight.clone(),
             last_seqno: self.next_seqno - 1,
             headers,

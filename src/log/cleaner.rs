@@ -12,12 +12,9 @@ use crate::format::{Class, SegmentId};
 use crate::sync::Ordering;
 use crate::{Error, Result};
 
-use super::policy::{Candidate, select_victim};
+use super::policy::{Candidate, cleaning_threshold_segments, select_victim};
 use super::recovery::{Found, reread_header};
-use super::{
-    Counters, GROUP_BYTES, Log, NoRoom, Owner, Position, RESERVE, ScannedFrame, SegmentScanner,
-    State,
-};
+use super::{Counters, Log, NoRoom, Owner, Position, RESERVE, ScannedFrame, SegmentScanner, State};
 
 /// Segments prepared with one flush.
 const PREPARE_AT_ONCE: usize = 4;
@@ -113,12 +110,9 @@ impl Effort {
 }
 
 impl Log {
-    /// Free segments below which cleaning runs: the reserve, and what the groups in the air
-    /// take before an emptied segment comes back.
+    /// Free segments, emptied ones included, below which cleaning runs.
     fn low_water(&self) -> usize {
-        let margin = 2 + 2 * GROUP_BYTES / self.geometry.segment_bytes;
-        let most = (u64::from(self.geometry.segment_count) / 16).max(2);
-        RESERVE.user + margin.min(most) as usize
+        cleaning_threshold_segments(RESERVE.user as u64) as usize
     }
 
     /// The space thread.

@@ -30,7 +30,7 @@ use crate::{Error, Result};
 pub(crate) use appender::{Appender, NewRecord, NoRoom, Purpose, Room};
 pub(crate) use applier::Lane;
 pub(crate) use checkpoint::CheckpointState;
-pub(crate) use policy::{first_exponent, next_exponent, survivor_exponent};
+pub(crate) use policy::{first_exponent, head_class, next_exponent, survivor_exponent};
 pub(crate) use rebuild::{Rebuilt, log_to_rebuild};
 pub(crate) use recovery::{Found, open_log, parse_header};
 pub(crate) use scanner::{ScannedFrame, SegmentScanner, read_retrying};

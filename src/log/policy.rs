@@ -201,28 +201,6 @@ pub(crate) fn select_victim(
     best.map(|(_, candidate)| candidate)
 }
 
-/// Group commits between the one that makes a victim's survivors durable and the victim's
-/// reuse: that commit itself, and the one whose flush makes its new header durable.
-pub(crate) const LIMBO_COMMITS: u64 = 2;
-
-/// Segments that user writes must leave free, so that cleaning, checkpoints and deletes
-/// always get through.
-///
-/// `transaction_bytes_max` is the largest transaction or batch, `partition_bytes` the
-/// largest image of one checkpoint partition, both in log bytes. Open heads already hold
-/// their segment, and a survivor may go to *any* head with room when the free list is this
-/// short (its class is a hint). Hence one segment for the survivors of one victim, one for
-/// the commit stream's next segment, the two images, and one more because records do not
-/// span segments.
-pub(crate) fn reserve_segments(
-    segment_bytes: u64,
-    transaction_bytes_max: u64,
-    partition_bytes: u64,
-) -> u64 {
-    assert!(segment_bytes > 0, "segment size is 0");
-    3 + transaction_bytes_max.div_ceil(segment_bytes) + partition_bytes.div_ceil(segment_bytes)
-}
-
 /// Free segments, those in limbo included, below which the cleaner works.
 ///
 /// Four above the reserve. More costs write amplification at once (4 segments of 5,000 are

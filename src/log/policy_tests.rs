@@ -73,14 +73,6 @@ fn victim_prefers_empty_then_old() {
 }
 
 #[test]
-fn reserve_is_small_and_covers_its_parts() {
-    let segment = 256 << 10;
-    assert_eq!(reserve_segments(segment, 1 << 20, 55_000), 3 + 4 + 1);
-    assert_eq!(reserve_segments(256 << 20, 1 << 20, 1 << 20), 5);
-    assert_eq!(cleaning_threshold_segments(8), 12);
-}
-
-#[test]
 fn survivors_mix_only_when_nothing_is_in_limbo() {
     assert_eq!(survivor_room(4, 0), SurvivorRoom::Open);
     assert_eq!(survivor_room(3, 1), SurvivorRoom::Commit);

@@ -28,6 +28,10 @@ use super::{
     Superblocks,
 };
 
+/// How far behind the end of a segment recovery looks for a frame that shows damage: more
+/// than a frame of most groups, and a few milliseconds for all open heads.
+const GAP_BYTES_MAX: u64 = 4 << 20;
+
 /// What a segment's first block says.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Found {
@@ -416,7 +420,10 @@ impl<'a> Replay<'a> {
                         heap.push(Reverse((frame.group, scanners.len())));
                         scanners.push(scanner);
                     }
-                    None => self.scanned(&scanner),
+                    None => {
+                        self.check_gap(&mut scanner)?;
+                        self.scanned(&scanner);
+                    }
                 }
                 self.saw(header.epoch, header.group);
             }
@@ -459,7 +466,8 @@ impl<'a> Replay<'a> {
                 break;
             }
         }
-        for scanner in &scanners {
+        for scanner in &mut scanners {
+            self.check_gap(scanner)?;
             self.scanned(scanner);
         }
         Ok(())
@@ -530,6 +538,27 @@ impl<'a> Replay<'a> {
             && frames
                 .iter()
                 .all(|(frame, _, _)| frame.verify(&self.log.geometry).is_ok())
+    }
+
+    /// Frames of a segment are in the order of their groups, and one group is in the air at a
+    /// time: a frame behind one that does not verify says that there is damage, not the end
+    /// of the log. Only frames of a last group with several frames may both be torn.
+    fn check_gap(&self, scanner: &mut SegmentScanner) -> Result<()> {
+        if scanner.is_sealed() {
+            return Ok(());
+        }
+        let end = scanner.end();
+        let Some((_, frame)) = scanner.find_frame(&*self.log.device, GAP_BYTES_MAX)? else {
+            return Ok(());
+        };
+        if frame.group >= self.seen_group && frame.frame_count > 1 {
+            return Ok(());
+        }
+        let offset = self.log.geometry.segment_offset(scanner.header.segment) + end;
+        Err(Error::Corrupt {
+            offset,
+            why: Invalid::Missing("an acknowledged frame"),
+        })
     }
 
     fn scanned(&mut self, scanner: &SegmentScanner) {

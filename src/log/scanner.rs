@@ -245,16 +245,41 @@ impl SegmentScanner {
     /// Tries the blocks after the end for another frame: damage in the middle must not hide
     /// what follows. True when one was found; the walk goes on there.
     pub(crate) fn resync(&mut self, device: &dyn Device) -> Result<bool> {
+        if self.is_sealed() {
+            return Ok(false);
+        }
+        let Some((offset, _)) = self.find_frame(device, u64::MAX)? else {
+            return Ok(false);
+        };
+        self.offset = offset;
+        Ok(self.peek(device)?.is_some())
+    }
+
+    /// The first valid frame after the end of the walk, within `limit` bytes.
+    pub(crate) fn find_frame(
+        &mut self,
+        device: &dyn Device,
+        limit: u64,
+    ) -> Result<Option<(u64, FrameHeader)>> {
         let geometry = self.header.geometry;
-        let start = self.offset;
-        while !self.is_sealed() {
-            self.offset += u64::from(geometry.block_bytes);
-            if self.peek(device)?.is_some() {
-                return Ok(true);
+        let block_bytes = u64::from(geometry.block_bytes);
+        let end = geometry
+            .segment_bytes
+            .min(self.offset.saturating_add(limit));
+        let mut offset = self.offset + block_bytes;
+        while offset + block_bytes <= end {
+            self.load(device, offset, block_bytes, WINDOW_BYTES)?;
+            let at = (offset - self.window_at) as usize;
+            let bytes = self.window.get(at..).unwrap_or_default();
+            let header = FrameHeader::decode(bytes, self.seed, offset, geometry.segment_bytes);
+            match header {
+                Ok(header) if header.group <= self.last_group => {
+                    return Ok(Some((offset, header)));
+                }
+                _ => offset += block_bytes,
             }
         }
-        self.offset = start;
-        Ok(false)
+        Ok(None)
     }
 
     fn load(&mut self, device: &dyn Device, offset: u64, len: u64, at_once: u64) -> Result<()> {

@@ -85,7 +85,8 @@ fn fill(
     }
 }
 
-fn twenty_rounds(
+fn rounds(
+    count: u64,
     durability: Durability,
     device: Arc<SimulatedDevice>,
     len: &mut dyn FnMut(&mut Random) -> usize,
@@ -95,7 +96,7 @@ fn twenty_rounds(
     let mut store = create(&device, &options).unwrap();
     let mut model = Model::new();
     let mut first = 0;
-    for round in 0..20 {
+    for round in 0..count {
         fill(&store, &mut model, round, &mut random, len);
         assert_live_bytes(&store, &model);
         let capacity = store.stats().live_bytes;
@@ -103,7 +104,8 @@ fn twenty_rounds(
             first = capacity;
         }
         assert!(
-            capacity * 100 >= first * 99,
+            // Within a percent, or the segment by which the reserve for images changes.
+            capacity + (first / 100).max(128 << 10) >= first,
             "round {round}: {capacity} of {first} bytes: {:?}",
             store.stats()
         );
@@ -158,23 +160,23 @@ fn twenty_rounds(
 
 #[test]
 fn fill_and_delete_twenty_rounds_middling() {
-    twenty_rounds(Durability::Buffered, tiny_device(), &mut |random| {
+    rounds(20, Durability::Buffered, tiny_device(), &mut |random| {
         random.below(8000) as usize
     });
 }
 
 #[test]
 fn fill_and_delete_twenty_rounds_committed() {
-    twenty_rounds(Durability::Committed, tiny_device(), &mut |random| {
+    rounds(20, Durability::Committed, tiny_device(), &mut |random| {
         3000 + random.below(8000) as usize
     });
 }
 
 /// A tombstone takes as much as what it deletes.
 #[test]
-fn fill_and_delete_twenty_rounds_tiny() {
+fn fill_and_delete_six_rounds_tiny() {
     let device = Arc::new(SimulatedDevice::new(9 << 20, 512).without_crashes());
-    twenty_rounds(Durability::Buffered, device, &mut |random| {
+    rounds(6, Durability::Buffered, device, &mut |random| {
         random.below(9) as usize
     });
 }
@@ -182,7 +184,8 @@ fn fill_and_delete_twenty_rounds_tiny() {
 /// Sizes around the chunk threshold, and values of many chunks.
 #[test]
 fn fill_and_delete_twenty_rounds_large() {
-    twenty_rounds(
+    rounds(
+        20,
         Durability::Buffered,
         tiny_device(),
         &mut |random| match random.below(4) {

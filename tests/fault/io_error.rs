@@ -182,7 +182,7 @@ fn every_call(on: OpKind, error: FaultError) {
         let mut nth = 1;
         // Beyond the end no call fails any more, whatever the threads do.
         let mut without = 0;
-        while without < 12 {
+        while without < 6 {
             let fault = Fault {
                 on: Some(on),
                 nth,
@@ -191,8 +191,7 @@ fn every_call(on: OpKind, error: FaultError) {
             };
             let failed = run(&base, fault, during_open, &mut random);
             without = if failed { 0 } else { without + 1 };
-            // During the open every one is among the first; later all calls are alike.
-            nth += if nth < 40 { 1 } else { 1 + random.below(5) };
+            nth += if nth < 24 { 1 } else { 1 + random.below(9) };
         }
         println!("{on:?} {error:?}: {nth} calls, during open: {during_open}");
     }
