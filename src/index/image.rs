@@ -119,7 +119,7 @@ impl ShardGuard<'_> {
         let offset = position.offset();
         if position.shard() != self.number()
             || offset != self.loaded()
-            || offset % unit_span(depth) != 0
+            || !offset.is_multiple_of(unit_span(depth))
             || !self.is_vacant(offset, depth)
         {
             return Err(Invalid::Field("position of an index image"));

@@ -417,10 +417,11 @@ impl Log {
                 segment.state(),
                 State::Sealed | State::Cleaning | State::Emptied
             );
-            if ended && segment.last_seqno() < horizon {
-                if let Some(word) = bitmap.get_mut(id as usize / 64) {
-                    *word |= 1 << (id % 64);
-                }
+            if ended
+                && segment.last_seqno() < horizon
+                && let Some(word) = bitmap.get_mut(id as usize / 64)
+            {
+                *word |= 1 << (id % 64);
             }
         }
         bitmap

@@ -140,7 +140,7 @@ fn check(
     }
     let mut seen = BTreeMap::new();
     // A scan visits every bucket of an empty index: now and then is enough.
-    let mut whole = tally.opened % 8 == 0;
+    let mut whole = tally.opened.is_multiple_of(8);
     for entry in store.scan().take(if whole { usize::MAX } else { 0 }) {
         match entry {
             Ok((key, value)) => {

@@ -367,10 +367,10 @@ fn errors_while_cleaning_a_full_store() {
             let image = Arc::new(device.crash_image(CrashPolicy::Random { seed: at }));
             drop(store);
             let store = open(&image, &options).unwrap();
-            if let Some((key, value)) = unsure {
-                if store.get(&key).unwrap().as_deref() == Some(value.as_slice()) {
-                    model.insert(key, value);
-                }
+            if let Some((key, value)) = unsure
+                && store.get(&key).unwrap().as_deref() == Some(value.as_slice())
+            {
+                model.insert(key, value);
             }
             assert_equals(&store, &model);
         }

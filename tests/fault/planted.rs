@@ -98,7 +98,7 @@ fn imitations_of_the_log_are_data() {
             },
         };
         let image = Arc::new(device.crash_image(policy));
-        store = None;
+        drop(store.take());
         device = image;
         let opened = open(&device, &options).unwrap();
         assert_equals(&opened, &model);

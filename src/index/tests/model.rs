@@ -31,7 +31,11 @@ fn run(random: &mut Random, fixed: u32, keys: u64, steps: u64) {
         assert_eq!(index.get(hash), old);
         let entry = entry_of(key, step);
         // Phases in which most steps insert alternate with such in which most remove.
-        let inserts = if step / keys % 2 == 0 { 8 } else { 3 };
+        let inserts = if (step / keys).is_multiple_of(2) {
+            8
+        } else {
+            3
+        };
         match random.below(12) {
             0 => {
                 let from = entry_of(key, random.below(step + 1)).address;
