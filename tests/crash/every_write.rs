@@ -72,12 +72,7 @@ impl Setup {
     }
 
     /// Opens, which must work, checks, and returns the store.
-    pub fn open(
-        &self,
-        device: &Arc<SimulatedDevice>,
-        history: &mut History,
-        what: &str,
-    ) -> Store {
+    pub fn open(&self, device: &Arc<SimulatedDevice>, history: &mut History, what: &str) -> Store {
         let store = open(device, &self.options)
             .unwrap_or_else(|error| panic!("seed {}: {what}: open: {error:?}", self.seed));
         history.check(&store, &format!("seed {}: {what}", self.seed));
@@ -85,13 +80,7 @@ impl Setup {
     }
 
     /// Opens and works until the device is cut or `most` transactions were made.
-    pub fn work(
-        &self,
-        device: &Arc<SimulatedDevice>,
-        history: &mut History,
-        seed: u64,
-        most: u64,
-    ) {
+    pub fn work(&self, device: &Arc<SimulatedDevice>, history: &mut History, seed: u64, most: u64) {
         let store = match open(device, &self.options) {
             Ok(store) => store,
             Err(Error::Io { .. } | Error::Poisoned) => return,
@@ -146,20 +135,18 @@ impl Setup {
 
     /// A read-only open writes nothing and sees what a writing one will; then the store
     /// takes more writes.
-    fn recovers(
-        &self,
-        image: &Arc<SimulatedDevice>,
-        mut history: History,
-        n: u64,
-        what: &str,
-    ) {
+    fn recovers(&self, image: &Arc<SimulatedDevice>, mut history: History, n: u64, what: &str) {
         if n % 4 == 0 {
             let before = image.counters().changes();
             let reader = open(image, &self.options.clone().read_only(true))
                 .unwrap_or_else(|error| panic!("{what}: read-only open: {error:?}"));
             history.check(&reader, &format!("{what}, read-only"));
             drop(reader);
-            assert_eq!(image.counters().changes(), before, "{what}: read-only wrote");
+            assert_eq!(
+                image.counters().changes(),
+                before,
+                "{what}: read-only wrote"
+            );
         }
         let store = self.open(image, &mut history, what);
         let mut workload = Workload::new(self.seed ^ n, KEYS);
@@ -179,13 +166,7 @@ impl Setup {
     }
 
     /// The second cut: in the recovery from the first, or soon after it; and the third.
-    fn twice(
-        &self,
-        device: &SimulatedDevice,
-        mut history: History,
-        n: u64,
-        policy: CrashPolicy,
-    ) {
+    fn twice(&self, device: &SimulatedDevice, mut history: History, n: u64, policy: CrashPolicy) {
         // A kill first leaves unflushed data that the power cut after it can lose.
         let first = match n % 3 {
             0 => CrashPolicy::LoseAll,
@@ -204,7 +185,9 @@ impl Setup {
             let second = match (n / 3 + round) % 4 {
                 0 => CrashPolicy::KeepAll,
                 1 | 2 => CrashPolicy::LoseAll,
-                _ => CrashPolicy::Random { seed: n ^ round << 20 },
+                _ => CrashPolicy::Random {
+                    seed: n ^ round << 20,
+                },
             };
             let next = Arc::new(image.crash_image(second));
             let copy = Arc::new(next.snapshot());
