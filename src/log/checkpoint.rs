@@ -383,7 +383,7 @@ impl Log {
         });
         let written = written.inspect_err(|_| self.poison())?;
         Counters::add(&self.counters.superblock_bytes, written);
-        Counters::add(&self.counters.flushes, 1);
+        Counters::add(&self.counters.flushes, 2);
         state.root_refs = superblocks.current.roots.clone();
         drop(superblocks);
         let count = root.partitions.len();
@@ -485,6 +485,12 @@ impl Log {
 }
 
 impl CheckpointState {
+    /// Sequences go on after this one.
+    pub(crate) fn number_from(&mut self, last: u64) {
+        self.root.sequence = last;
+        self.image_sequence = last;
+    }
+
     /// Segments that hold anything a root in force names, or are being filled.
     fn referenced(&self) -> HashSet<SegmentId> {
         let images = self

@@ -14,6 +14,7 @@ mod policy;
 mod policy_tests;
 mod rebuild;
 mod recovery;
+mod retire;
 mod scanner;
 mod segments;
 mod superblocks;
@@ -143,6 +144,8 @@ pub(crate) struct LogOptions {
     /// Bytes of log between two images of a partition; chosen from the index when `None`.
     pub(crate) checkpoint_interval_bytes: Option<u64>,
     pub(crate) discard_bytes_per_second: u64,
+    /// Where the counters of a new log begin.
+    pub(crate) first_number: u64,
 }
 
 /// Bytes of a buffered group commit: large enough that headers and padding of nine heads
@@ -238,13 +241,18 @@ impl Log {
                 segment.set_state(State::Free);
             }
         }
+        let first_number = options.first_number;
+        for (_, segment) in table.iter() {
+            segment.set_generation(first_number - 1);
+        }
         let log = Self::new(device, options, table, superblocks);
         let epoch = log.superblocks.lock().current.epoch;
+        log.checkpoint.lock().number_from(first_number - 1);
         log.start_appender(Start {
             epoch,
-            next_seqno: 1,
-            next_group: 1,
-            clock: 0,
+            next_seqno: first_number,
+            next_group: first_number,
+            clock: first_number - 1,
         });
         log
     }

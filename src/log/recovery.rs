@@ -15,8 +15,8 @@ use std::collections::{BTreeMap, BinaryHeap};
 
 use crate::device::{AlignedBuf, Device, ReadOp};
 use crate::format::{
-    Class, Cut, Extent, Geometry, HEAD_COUNT, ImageRef, Invalid, Piece, PieceHeader, PieceKind,
-    Root, SegmentHeader, SegmentId, Seqno,
+    CUTS_MAX, Class, Cut, Extent, Geometry, HEAD_COUNT, ImageRef, Invalid, Piece, PieceHeader,
+    PieceKind, Root, SegmentHeader, SegmentId, Seqno,
 };
 use crate::sync::Arc;
 use crate::{Error, Result};
@@ -263,16 +263,18 @@ impl<'a> Replay<'a> {
             });
         }
         let next = crate::sync::AtomicU64::new(0);
-        let loader = || -> Result<(Seqno, bool)> {
-            let (mut horizon, mut used_older) = (Seqno::MAX, false);
+        let loader = || -> Result<(Seqno, Vec<u32>)> {
+            let (mut horizon, mut damaged) = (Seqno::MAX, Vec::new());
             loop {
                 let partition = next.fetch_add(1, crate::sync::Ordering::Relaxed) as u32;
                 if partition >= count {
-                    return Ok((horizon, used_older));
+                    return Ok((horizon, damaged));
                 }
-                let (lowest, older) = self.load_partition(owner, partition)?;
+                let (lowest, used_older) = self.load_partition(owner, partition)?;
                 horizon = horizon.min(lowest);
-                used_older |= older;
+                if used_older {
+                    damaged.push(partition);
+                }
             }
         };
         let loaded = std::thread::scope(|scope| {
@@ -284,12 +286,20 @@ impl<'a> Replay<'a> {
         });
         let mut lowest = Seqno::MAX;
         for outcome in loaded {
-            let (horizon, older) = match outcome {
+            let (horizon, damaged) = match outcome {
                 Ok(outcome) => outcome?,
                 Err(panic) => std::panic::resume_unwind(panic),
             };
             lowest = lowest.min(horizon);
-            self.used_older |= older;
+            for partition in damaged {
+                self.used_older = true;
+                // The damaged image must not become the older one of the next root.
+                if let Some(images) = self.root.partitions.get_mut(partition as usize) {
+                    images.newest = images.older.clone();
+                    let horizon = images.newest.as_ref().map_or(0, |image| image.horizon);
+                    self.root.newest_horizon = self.root.newest_horizon.min(horizon);
+                }
+            }
         }
         self.horizon = lowest;
         Ok(())
@@ -666,12 +676,17 @@ impl<'a> Replay<'a> {
         let old_epoch = superblocks.current.epoch;
         if !log.options.read_only {
             self.free_holes()?;
-            log.flush_device()?;
-            let cut = self.cut(old_epoch);
             let horizon = self.root.older_horizon;
+            let mut cuts = superblocks.current.cuts.clone();
+            cuts.retain(|cut| cut.is_needed(horizon));
+            cuts.extend(self.cut(old_epoch));
+            let surplus = cuts.len().saturating_sub(CUTS_MAX);
+            for cut in cuts.drain(..surplus) {
+                log.retire_cut(&cut, self.headers.iter().filter_map(header_of))?;
+            }
+            log.flush_device()?;
             superblocks.update(&*log.device, |next| {
-                next.cuts.retain(|cut| cut.is_needed(horizon));
-                next.cuts.extend(cut);
+                next.cuts = cuts;
                 next.epoch += 1;
                 next.clean = None;
             })?;

@@ -1,9 +1,10 @@
 //! Finding, making and updating superblocks.
 //!
-//! There are four slots: two at the front of the device and two at its end. The copy of
-//! sequence `n` goes to slot `n % 2` of both places at once, so the copies of `n - 1` stay
-//! intact until `n` is durable (D1). Any one valid copy opens the store; the highest
-//! sequence wins.
+//! There are four slots: two at the front of the device and two at its end. Sequence `n`
+//! goes to slot `n % 2` of both places, and when it is durable there to the other slot of
+//! both: copies of `n - 1` stay intact until `n` is durable (D1), and nothing is done on the
+//! strength of `n` before all four slots have it. Any one valid copy opens the store; the
+//! highest sequence wins.
 
 use crate::device::{AlignedBuf, Device, WriteOp};
 use crate::format::{Geometry, Invalid, SUPERBLOCK_BYTES, Superblock, VERSION};
@@ -101,18 +102,21 @@ pub(crate) fn find_superblock(device: &dyn Device) -> Result<Superblocks> {
 }
 
 /// Makes the first superblock of a store and writes it to all four slots.
-pub(crate) fn create_superblocks(device: &dyn Device, geometry: Geometry) -> Result<Superblocks> {
+pub(crate) fn create_superblocks(
+    device: &dyn Device,
+    geometry: Geometry,
+    first_number: u64,
+) -> Result<Superblocks> {
     let first = Superblock {
-        sequence: 1,
+        sequence: first_number,
         geometry,
-        epoch: 1,
+        epoch: first_number,
         cuts: Vec::new(),
         clean: None,
         roots: Vec::new(),
     };
     let mut superblocks = Superblocks { current: first };
     superblocks.write(device)?;
-    superblocks.update(device, |_| {})?;
     Ok(superblocks)
 }
 
@@ -128,28 +132,28 @@ impl Superblocks {
         change(&mut next);
         let before = std::mem::replace(&mut self.current, next);
         self.write(device).inspect_err(|_| self.current = before)?;
-        Ok(2 * SUPERBLOCK_BYTES)
+        Ok(4 * SUPERBLOCK_BYTES)
     }
 
     fn write(&mut self, device: &dyn Device) -> Result<()> {
         let slot = AlignedBuf::from(self.current.encode().as_slice());
-        let offsets = Geometry::superblock_offsets(self.current.geometry.capacity);
-        let parity = (self.current.sequence % 2) as usize;
-        let [front, back] = [offsets[parity], offsets[2 + parity]];
-        let ops = [
-            WriteOp {
+        let [front, front_too, back, back_too] =
+            Geometry::superblock_offsets(self.current.geometry.capacity);
+        let mut pairs = [[front, back], [front_too, back_too]];
+        if self.current.sequence % 2 == 1 {
+            pairs.reverse();
+        }
+        for [front, back] in pairs {
+            let ops = [front, back].map(|offset| WriteOp {
+                offset,
+                data: &slot,
+            });
+            device.write_and_flush(&ops).map_err(|source| Error::Io {
+                op: "write and flush",
                 offset: front,
-                data: &slot,
-            },
-            WriteOp {
-                offset: back,
-                data: &slot,
-            },
-        ];
-        device.write_and_flush(&ops).map_err(|source| Error::Io {
-            op: "write and flush",
-            offset: front,
-            source,
-        })
+                source,
+            })?;
+        }
+        Ok(())
     }
 }

@@ -121,7 +121,7 @@ impl Store {
         if !device.wants_prewrite() {
             blank_headers(&*device, &geometry)?;
         }
-        let superblocks = create_superblocks(&*device, geometry)?;
+        let superblocks = create_superblocks(&*device, geometry, options.first_number.max(1))?;
         let kv = KeyValue::new(
             &geometry,
             options.cache_bytes,
@@ -148,9 +148,14 @@ impl Store {
         let log = open_log(device, superblocks, log_options(options), &kv)?;
         let store = Self::start(kv, log);
         if !options.read_only && store.inner.log.cut_count() >= CUTS_BEFORE_CHECKPOINT {
-            // Two generations: the older one must cover the cuts too.
-            store.checkpoint()?;
-            store.checkpoint()?;
+            // Two generations: the older one must cover the cuts too. Without room for them
+            // the cuts stay; a full store opens all the same.
+            for _ in 0..2 {
+                match store.checkpoint() {
+                    Err(Error::NoSpace { .. }) => break,
+                    other => other?,
+                }
+            }
         }
         Ok(store)
     }
@@ -298,6 +303,7 @@ fn log_options(options: &Options) -> LogOptions {
         read_only: options.read_only,
         checkpoint_interval_bytes: options.checkpoint_interval_bytes,
         discard_bytes_per_second: options.discard_bytes_per_second,
+        first_number: options.first_number.max(1),
     }
 }
 

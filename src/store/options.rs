@@ -37,6 +37,10 @@ pub struct Options {
     pub direct_io: bool,
     /// Uses io_uring where the kernel allows.
     pub io_uring: bool,
+    /// Where seqnos, groups, epochs, generations and the clock of a new store begin: at
+    /// least 1. For tests of large numbers.
+    #[doc(hidden)]
+    pub first_number: u64,
 }
 
 impl Options {
@@ -59,6 +63,7 @@ impl Default for Options {
             checkpoint_interval_bytes: None,
             direct_io: true,
             io_uring: true,
+            first_number: 1,
         }
     }
 }
