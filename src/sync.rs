@@ -25,7 +25,8 @@ mod imp {
 
 pub(crate) use imp::*;
 
-/// The standard library's `Arc`, also in models: for immutable bytes handed to callers.
+/// The standard library's `Arc`, also in models: for immutable bytes handed to callers, and
+/// for devices, which loom's cannot hold as trait objects.
 pub(crate) use std::sync::Arc as SharedArc;
 
 /// Whether this build is a loom model: constants shrink so that models stay small.

@@ -72,7 +72,7 @@ impl Log {
     }
 
     /// One step towards enough free segments; false when there is nothing to do.
-    fn make_space(&self, owner: &dyn Owner) -> Result<bool> {
+    pub(crate) fn make_space(&self, owner: &dyn Owner) -> Result<bool> {
         let (free, emptied, unwritten) = {
             let appender = self.appender.lock();
             (

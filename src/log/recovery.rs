@@ -18,7 +18,7 @@ use crate::format::{
     Class, Cut, Extent, Geometry, HEAD_COUNT, ImageRef, Invalid, Piece, PieceHeader, PieceKind,
     Root, SegmentHeader, SegmentId, Seqno,
 };
-use crate::sync::Arc;
+use crate::sync::{Arc, SharedArc};
 use crate::{Error, Result};
 
 use super::scanner::read_retrying;
@@ -99,7 +99,7 @@ fn reread_header(device: &dyn Device, geometry: &Geometry, segment: SegmentId) -
 
 /// Opens the log of an existing store and brings its owner up to date.
 pub(crate) fn open_log(
-    device: Arc<dyn Device>,
+    device: SharedArc<dyn Device>,
     superblocks: Superblocks,
     options: LogOptions,
     owner: &dyn Owner,
