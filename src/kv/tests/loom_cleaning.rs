@@ -85,7 +85,7 @@ fn loom_record_before_its_insert_is_live() {
             thread::spawn(move || tested.put(&theirs, &[1; 160]))
         };
         // Too long for the same segment.
-        tested.put(&mine, &[2; 200]);
+        tested.put(&mine, &[2; 180]);
         tested.commit();
         while tested.make_space() {}
         assert!(other.join().is_ok());
@@ -109,7 +109,7 @@ fn loom_victim_with_a_record_before_its_insert() {
             let (tested, theirs) = (tested.clone(), theirs.clone());
             thread::spawn(move || tested.put(&theirs, &[1; 160]))
         };
-        tested.put(&mine, &[2; 200]);
+        tested.put(&mine, &[2; 180]);
         tested.commit();
         // One free segment: something is cleaned.
         tested.make_space();

@@ -56,6 +56,29 @@ fn loom_commit_of_two_writers() {
     );
 }
 
+/// Two writers and one who commits whatever there is, as the flusher does.
+#[test]
+fn loom_commit_of_two_writers_and_a_flusher() {
+    let places = ["1 groups", "2 groups"];
+    model("commit with a flusher", &places, || {
+        let tiny = tiny(2, 3, 0);
+        let others = [1, 2].map(|key| {
+            let tiny = tiny.clone();
+            thread::spawn(move || write_and_check(&tiny, key).is_ok())
+        });
+        assert!(tiny.log.commit_now().is_ok());
+        for other in others {
+            assert!(other.join().is_ok_and(|acknowledged| acknowledged));
+        }
+        match tiny.device.flushes() {
+            1 => witness("1 groups"),
+            2 => witness("2 groups"),
+            more => panic!("{more} flushes"),
+        }
+        assert_eq!(tiny.log.durable(), 2);
+    });
+}
+
 /// The first flush fails: nobody is acknowledged, then or later, and it is not repeated.
 #[test]
 fn loom_failed_flush() {

@@ -121,11 +121,19 @@ impl Device for ModelDevice {
         let mut media = self.media.lock();
         for op in ops {
             let at = (op.offset - FRONT_BYTES) as usize;
-            if let Ok(header) = SegmentHeader::decode(op.data)
-                && header.class == Class::Free
-            {
-                let durable = media.durable.clone();
-                media.freed.push((header.segment, durable));
+            match SegmentHeader::decode(op.data) {
+                Ok(header) if header.class == Class::Free => {
+                    let durable = media.durable.clone();
+                    media.freed.push((header.segment, durable));
+                }
+                Ok(header) if header.generation > 1 => {
+                    let before = SegmentHeader::decode(&media.durable[at..]);
+                    let freed = |before: SegmentHeader| {
+                        (before.class, before.generation) == (Class::Free, header.generation)
+                    };
+                    assert!(before.is_ok_and(freed), "used before it was free on media");
+                }
+                _ => {}
             }
             media.written[at..at + op.data.len()].copy_from_slice(op.data);
         }
