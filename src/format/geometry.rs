@@ -10,12 +10,14 @@ pub const FRONT_BYTES: u64 = 64 << 10;
 pub const BACK_BYTES: u64 = 8 << 10;
 /// Bytes of a superblock slot.
 pub const SUPERBLOCK_BYTES: u64 = 4096;
+/// Loom models have tiny stores.
+const MODEL: bool = cfg!(all(test, loom));
 /// The smallest segment: one record with the largest key must fit with room to spare.
-pub const SEGMENT_BYTES_MIN: u64 = 128 << 10;
+pub const SEGMENT_BYTES_MIN: u64 = if MODEL { 1 << 10 } else { 128 << 10 };
 /// The largest segment.
 pub const SEGMENT_BYTES_MAX: u64 = 256 << 20;
 /// Fewest segments of a store: the heads, the reserve and some to clean.
-pub const SEGMENTS_MIN: u64 = 64;
+pub const SEGMENTS_MIN: u64 = if MODEL { 2 } else { 64 };
 /// The largest capacity, 16 TiB: 37 bits of 128-byte units.
 pub const CAPACITY_MAX: u64 = 16 << 40;
 

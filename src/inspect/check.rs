@@ -141,6 +141,7 @@ pub(super) fn log_options(read_only: bool) -> LogOptions {
         read_only,
         checkpoint_interval_bytes: None,
         discard_bytes_per_second: 0,
+        first_number: 1,
     }
 }
 

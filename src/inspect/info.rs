@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::device::{Device, DeviceInfo, WriteOp};
 use crate::format::VERSION;
-use crate::sync::Arc;
+use crate::sync::SharedArc;
 use crate::{Error, Result};
 
 use super::media::Media;
@@ -119,7 +119,7 @@ pub(super) fn unlocked(path: &Path) -> Result<Media> {
     };
     let file = std::fs::File::open(path).map_err(failed)?;
     let capacity = std::io::Seek::seek(&mut &file, std::io::SeekFrom::End(0)).map_err(failed)?;
-    Media::open(Arc::new(Unlocked { file, capacity }))
+    Media::open(SharedArc::new(Unlocked { file, capacity }))
 }
 
 /// A file that is only looked at: no lock, the page cache.

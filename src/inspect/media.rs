@@ -6,7 +6,7 @@ use crate::format::{
     SegmentId, Superblock, VERSION,
 };
 use crate::log::{Found, READ_RETRIES, parse_header, read_retrying};
-use crate::sync::Arc;
+use crate::sync::SharedArc;
 use crate::{Error, Result};
 
 use super::report::SegmentCensus;
@@ -28,7 +28,7 @@ pub(super) struct Slot {
 
 /// What is known of a store before anything in it is interpreted.
 pub(super) struct Media {
-    pub(super) device: Arc<dyn Device>,
+    pub(super) device: SharedArc<dyn Device>,
     pub(super) slots: Vec<Slot>,
     /// The newest superblock of this store.
     pub(super) superblock: Option<Superblock>,
@@ -40,7 +40,7 @@ pub(super) struct Media {
 
 impl Media {
     /// Reads superblocks and headers; without a superblock, looks for segment headers.
-    pub(super) fn open(device: Arc<dyn Device>) -> Result<Self> {
+    pub(super) fn open(device: SharedArc<dyn Device>) -> Result<Self> {
         let [first, second, third, fourth] = slot_offsets(device.capacity());
         let mut slots = vec![read_slot(&*device, first), read_slot(&*device, second)];
         let mut version = None;

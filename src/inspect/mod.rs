@@ -36,7 +36,7 @@ mod walk;
 use std::path::Path;
 
 use crate::device::{Device, FileDevice, FileOptions};
-use crate::sync::Arc;
+use crate::sync::SharedArc;
 use crate::{Error, Result};
 
 pub use dump::DumpOptions;
@@ -68,7 +68,7 @@ pub fn info(path: impl AsRef<Path>) -> Result<Info> {
 ///
 /// # Errors
 /// As for [`info`].
-pub fn info_on(device: Arc<dyn Device>) -> Result<Info> {
+pub fn info_on(device: SharedArc<dyn Device>) -> Result<Info> {
     info::of(&media::Media::open(device)?)
 }
 
@@ -95,7 +95,7 @@ pub fn check(
 /// # Errors
 /// As for [`check`].
 pub fn check_on(
-    device: Arc<dyn Device>,
+    device: SharedArc<dyn Device>,
     options: &CheckOptions,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<CheckReport> {
@@ -125,18 +125,18 @@ pub fn dump(
 /// # Errors
 /// As for [`dump`].
 pub fn dump_on(
-    device: Arc<dyn Device>,
+    device: SharedArc<dyn Device>,
     options: &DumpOptions,
     out: &mut dyn std::io::Write,
 ) -> Result<()> {
     dump::run(&media::Media::open(device)?, options, out)
 }
 
-fn open_file(path: &Path, read_only: bool) -> Result<Arc<dyn Device>> {
+fn open_file(path: &Path, read_only: bool) -> Result<SharedArc<dyn Device>> {
     let options = FileOptions {
         read_only,
         direct_io: true,
         io_uring: true,
     };
-    Ok(Arc::new(FileDevice::open(path, &options)?))
+    Ok(SharedArc::new(FileDevice::open(path, &options)?))
 }

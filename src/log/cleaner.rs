@@ -37,7 +37,7 @@ const GAIN_SHARE: u64 = 128;
 
 /// Bounds cleaning that gains nothing: the last percent of a full store can be gained by
 /// copying everything again and again.
-pub(super) struct Effort {
+pub(crate) struct Effort {
     clock: u64,
     horizon: u64,
     /// Victims after which those who wait are told that there is no space.
@@ -52,7 +52,7 @@ pub(super) struct Effort {
 }
 
 impl Effort {
-    pub(super) fn new(segment_count: u32, segment_bytes: u64) -> Self {
+    pub(crate) fn new(segment_count: u32, segment_bytes: u64) -> Self {
         let patience = 2 * u64::from(segment_count);
         Self {
             clock: 0,
@@ -156,7 +156,7 @@ impl Log {
     }
 
     /// One step towards enough free segments; false when there is nothing to do.
-    pub(super) fn make_space(&self, owner: &dyn Owner, effort: &mut Effort) -> Result<bool> {
+    pub(crate) fn make_space(&self, owner: &dyn Owner, effort: &mut Effort) -> Result<bool> {
         let (free, emptied, unwritten) = {
             let appender = self.appender.lock();
             (

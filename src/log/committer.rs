@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use crate::device::WriteOp;
 use crate::format::Seqno;
-use crate::sync::{MutexGuard, Ordering};
+use crate::sync::{MODEL, MutexGuard, Ordering};
 use crate::{Error, Result};
 
 use super::appender::Group;
@@ -34,7 +34,12 @@ pub(crate) struct CommitState {
 /// without it, writers fall into two halves that alternate.
 const GATHER_SHARE: u32 = 16;
 /// More gathering than this helps nobody.
-const GATHER_MAX: Duration = Duration::from_millis(1);
+const GATHER_MAX: Duration = if MODEL {
+    // Models have no clock.
+    Duration::ZERO
+} else {
+    Duration::from_millis(1)
+};
 
 impl Log {
     /// Returns when every seqno up to `seqno` is durable.

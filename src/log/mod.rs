@@ -18,6 +18,8 @@ mod retire;
 mod scanner;
 mod segments;
 mod superblocks;
+#[cfg(all(test, loom))]
+pub(crate) mod tests;
 
 use std::time::Duration;
 
@@ -25,7 +27,9 @@ use crate::device::{AlignedBuf, Device};
 use crate::format::{
     Address, Cut, Geometry, HEAD_COUNT, Invalid, LengthCode, Record, SegmentId, Seqno,
 };
-use crate::sync::{Arc, AtomicBool, AtomicU64, Condvar, Mutex, MutexGuard, Ordering};
+use crate::sync::{
+    Arc, AtomicBool, AtomicU64, Condvar, MODEL, Mutex, MutexGuard, Ordering, SharedArc,
+};
 use crate::{Error, Result};
 
 pub(crate) use appender::{Appender, NewRecord, NoRoom, Purpose, Room};
@@ -156,7 +160,7 @@ const GROUP_AGE: Duration = Duration::from_millis(50);
 
 /// A log on a device.
 pub(crate) struct Log {
-    device: Arc<dyn Device>,
+    device: SharedArc<dyn Device>,
     geometry: Geometry,
     options: LogOptions,
     table: Arc<SegmentTable>,
@@ -191,7 +195,7 @@ pub(crate) struct Log {
 
 impl Log {
     fn new(
-        device: Arc<dyn Device>,
+        device: SharedArc<dyn Device>,
         options: LogOptions,
         table: Arc<SegmentTable>,
         superblocks: Superblocks,
@@ -231,7 +235,7 @@ impl Log {
 
     /// The log of a new store.
     pub(crate) fn create(
-        device: Arc<dyn Device>,
+        device: SharedArc<dyn Device>,
         superblocks: Superblocks,
         options: LogOptions,
     ) -> Self {
@@ -271,7 +275,7 @@ impl Log {
         &self.table
     }
 
-    pub(crate) fn device(&self) -> &Arc<dyn Device> {
+    pub(crate) fn device(&self) -> &SharedArc<dyn Device> {
         &self.device
     }
 
@@ -416,7 +420,7 @@ impl Log {
     /// set aside.
     pub(crate) fn usable_bytes(&self, image_bytes: u64) -> u64 {
         let payload = self.geometry.segment_bytes - self.geometry.header_bytes();
-        let images = (image_bytes * 5 / 2).div_ceil(self.geometry.segment_bytes) + 3;
+        let images = (image_bytes * 5 / 2).div_ceil(self.geometry.segment_bytes) + IMAGE_SEGMENTS;
         let held = RESERVED_SEGMENTS + images;
         let segments = u64::from(self.geometry.segment_count).saturating_sub(held);
         segments * payload / 100 * USABLE_PERCENT
@@ -559,8 +563,18 @@ const PATIENCE_OF_CHECKPOINTS: u64 = 1;
 /// where a fifth of the reads is bad; this makes it one in two million.
 pub(crate) const READ_RETRIES: u32 = 8;
 /// Segments the store keeps for itself: open heads, the checkpoint's two, and the reserve.
-const RESERVED_SEGMENTS: u64 = HEAD_COUNT as u64 + 2 + RESERVE.user as u64 + 4;
+const RESERVED_SEGMENTS: u64 = if MODEL {
+    0
+} else {
+    HEAD_COUNT as u64 + 2 + RESERVE.user as u64 + 4
+};
+/// Segments of images that are not full: those being filled, and one of the older roots.
+const IMAGE_SEGMENTS: u64 = if MODEL { 0 } else { 3 };
 /// Beyond this share of the rest, cleaning gains too little to go on.
 const USABLE_PERCENT: u64 = 97;
 /// Free segments kept from puts, and from deletes.
-const RESERVE: Reserve = Reserve { user: 6, delete: 4 };
+const RESERVE: Reserve = if MODEL {
+    Reserve { user: 0, delete: 0 }
+} else {
+    Reserve { user: 6, delete: 4 }
+};

@@ -18,7 +18,7 @@ use crate::format::{
     CUTS_MAX, Class, Cut, Extent, Geometry, HEAD_COUNT, ImageRef, Invalid, Piece, PieceHeader,
     PieceKind, Root, SegmentHeader, SegmentId, Seqno,
 };
-use crate::sync::Arc;
+use crate::sync::{Arc, SharedArc};
 use crate::{Error, Result};
 
 use super::applier::Appliers;
@@ -108,7 +108,7 @@ pub(crate) fn reread_header(
 
 /// Opens the log of an existing store and brings its owner up to date.
 pub(crate) fn open_log(
-    device: Arc<dyn Device>,
+    device: SharedArc<dyn Device>,
     superblocks: Superblocks,
     options: LogOptions,
     owner: &dyn Owner,

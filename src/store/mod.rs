@@ -10,7 +10,7 @@ use crate::device::{Device, FileDevice, FileOptions};
 use crate::format::Geometry;
 use crate::kv::{Batch, Cursor, KeyValue, Scan, Value};
 use crate::log::{Log, LogOptions, create_superblocks, find_superblock, open_log};
-use crate::sync::{Arc, Mutex, thread};
+use crate::sync::{Arc, Mutex, SharedArc, thread};
 use crate::{Error, Result};
 
 pub use options::{Durability, Options};
@@ -74,7 +74,7 @@ impl Store {
             Some(capacity) => FileDevice::create(path, capacity, &file_options)?,
             None => return Err(Error::InvalidArgument("a new file needs a capacity")),
         };
-        let created = Self::create_on(Arc::new(device), options);
+        let created = Self::create_on(SharedArc::new(device), options);
         if created.is_err() && !was_there {
             // The file was made a moment ago, for this store only.
             let _ = std::fs::remove_file(path);
@@ -89,14 +89,14 @@ impl Store {
     /// `Corrupt` when acknowledged data is damaged (see `esker check`), `Io`.
     pub fn open(path: impl AsRef<Path>, options: &Options) -> Result<Self> {
         let device = FileDevice::open(path.as_ref(), &file_options(options))?;
-        Self::open_on(Arc::new(device), options)
+        Self::open_on(SharedArc::new(device), options)
     }
 
     /// Makes a new store on a device of the caller's.
     ///
     /// # Errors
     /// As for [`Store::create`].
-    pub fn create_on(device: Arc<dyn Device>, options: &Options) -> Result<Self> {
+    pub fn create_on(device: SharedArc<dyn Device>, options: &Options) -> Result<Self> {
         match find_superblock(&*device) {
             Ok(_) => {
                 return Err(Error::Exists {
@@ -136,7 +136,7 @@ impl Store {
     ///
     /// # Errors
     /// As for [`Store::open`].
-    pub fn open_on(device: Arc<dyn Device>, options: &Options) -> Result<Self> {
+    pub fn open_on(device: SharedArc<dyn Device>, options: &Options) -> Result<Self> {
         let superblocks = find_superblock(&*device)?;
         let geometry = superblocks.current.geometry;
         let kv = KeyValue::new(
