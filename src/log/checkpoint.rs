@@ -100,12 +100,18 @@ impl Log {
             let step =
                 self.checkpoint_interval(owner) / count.div_ceil(u64::from(PARTITIONS_A_ROOT));
             // Not under the appender's lock: who checkpoints takes that lock second.
-            let imaged_at_bytes = self.checkpoint.lock().imaged_at_bytes;
+            let due = self.checkpoint.lock().imaged_at_bytes + step.max(1);
+            self.checkpoint_due.store(due, Ordering::Relaxed);
             let appender = self.appender.lock();
-            let due = appender.appended_bytes() >= imaged_at_bytes + step.max(1);
-            if due || self.wants_checkpoint.swap(false, Ordering::Relaxed) {
+            let appended = appender.appended_bytes();
+            if appended >= due || self.wants_checkpoint.swap(false, Ordering::Relaxed) {
                 drop(appender);
-                let _ = self.checkpoint_some(owner, PARTITIONS_A_ROOT);
+                let done = self.checkpoint_some(owner, PARTITIONS_A_ROOT);
+                if done.is_ok() && appended > due {
+                    // Late: the next ones are due before another step has been appended.
+                    let caught_up = appended.saturating_sub(step * count);
+                    self.checkpoint.lock().imaged_at_bytes = due.max(caught_up);
+                }
             } else {
                 drop(
                     self.work

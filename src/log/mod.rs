@@ -172,6 +172,8 @@ pub(crate) struct Log {
     older_horizon: AtomicU64,
     /// The cleaner asks for newer images.
     wants_checkpoint: AtomicBool,
+    /// Appended bytes at which the checkpointer wants to be woken.
+    checkpoint_due: AtomicU64,
     /// Victims emptied since a writer last got room: bounds cleaning that gains nothing.
     fruitless: AtomicU64,
     clock: AtomicU64,
@@ -211,6 +213,7 @@ impl Log {
             superblocks: Mutex::new(superblocks),
             older_horizon: AtomicU64::new(0),
             wants_checkpoint: AtomicBool::new(false),
+            checkpoint_due: AtomicU64::new(u64::MAX),
             fruitless: AtomicU64::new(0),
             clock: AtomicU64::new(0),
             counters: Counters::default(),

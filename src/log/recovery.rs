@@ -578,11 +578,12 @@ impl<'a> Replay<'a> {
                     && header.group <= self.last_group_of(header.epoch)
             })
         };
-        let end = self.headers.iter().rposition(in_use).unwrap_or(0);
+        let used = self.headers.iter().rposition(in_use);
+        let end = used.map_or(0, |last| last + 1);
         for (segment, found) in (0..).zip(self.headers) {
             let why = match found {
                 Found::Header(_) => continue,
-                Found::Blank if segment as usize > end => continue,
+                Found::Blank if segment as usize >= end => continue,
                 Found::Blank => Invalid::Missing("a segment header"),
                 Found::Damaged(why) => *why,
             };
