@@ -93,7 +93,7 @@ impl Geometry {
         if !self.block_bytes.is_power_of_two() || !(512..=4096).contains(&self.block_bytes) {
             return Err(Invalid::Field("block size"));
         }
-        if self.capacity > CAPACITY_MAX || self.capacity % 4096 != 0 {
+        if self.capacity > CAPACITY_MAX || !self.capacity.is_multiple_of(4096) {
             return Err(Invalid::Field("capacity"));
         }
         if u64::from(self.unit_bytes) != unit_bytes(self.capacity) {

@@ -8,8 +8,8 @@
 //! words   u64 x slots
 //! ```
 //!
-//! An entry lives in its home bucket or, *displaced*, in the one after it (the last bucket
-//! is followed by the first); `overflow` says that some entry of this home is displaced.
+//! An entry lives in its home bucket or, *displaced*, in another (`probe.rs`); `overflow`
+//! says that some entry of this home is displaced.
 //!
 //! The protocol is a seqlock over atomics. The writer, alone under its shard's lock, makes
 //! the version odd, writes, and makes it even again; a reader takes what it read only if
@@ -19,6 +19,7 @@
 
 use super::SLOTS_MAX;
 use super::entry::{Entry, Slot, high};
+use super::unit::Unit;
 use crate::sync::{AtomicU64, Ordering, fence, pause};
 
 const VERSION: u64 = (1 << 31) - 1;
@@ -48,11 +49,13 @@ pub(super) const fn bucket_words(slots: usize) -> usize {
     words_at(slots) + slots
 }
 
-/// Which home a search is about: the bucket itself, or the one before it.
+/// Whether an entry is at home or displaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Home {
+    /// The bucket is its home.
     This,
-    Previous,
+    /// Its home is another bucket.
+    Elsewhere,
 }
 
 /// The flags of a bucket at one version.
@@ -69,7 +72,7 @@ impl Meta {
         if self.0 >> (DISPLACED_SHIFT + slot) & 1 == 0 {
             Home::This
         } else {
-            Home::Previous
+            Home::Elsewhere
         }
     }
 
@@ -85,25 +88,33 @@ impl Meta {
 /// A bucket of a unit.
 #[derive(Clone, Copy)]
 pub(super) struct Bucket<'a> {
-    words: &'a [AtomicU64],
+    unit: &'a Unit,
+    /// The number of its first word in the unit.
+    start: usize,
     slots: usize,
 }
 
 impl<'a> Bucket<'a> {
-    /// The bucket made of these words.
-    pub(super) fn new(words: &'a [AtomicU64], slots: usize) -> Self {
-        debug_assert_eq!(words.len(), bucket_words(slots));
-        Self { words, slots }
+    /// The bucket that begins at word `start`.
+    pub(super) fn new(unit: &'a Unit, start: usize, slots: usize) -> Self {
+        Self { unit, start, slots }
+    }
+
+    #[inline]
+    fn at(&self, word: usize) -> &'a AtomicU64 {
+        self.unit.word(self.start + word)
     }
 
     // Relaxed everywhere below `snapshot` and `write`: under the lock there is no race, and
     // a reader's loads are ordered by the version protocol alone.
 
+    #[inline]
     fn word(&self, slot: usize) -> u64 {
-        self.words[words_at(self.slots) + slot].load(Ordering::Relaxed)
+        self.at(words_at(self.slots) + slot).load(Ordering::Relaxed)
     }
 
     /// Word and shift of the slot's middle byte.
+    #[inline]
     fn middle_at(&self, slot: usize) -> (usize, usize) {
         let tags = tag_words(self.slots);
         let in_half = (self.slots % 2) * MIDDLES_IN_HALF;
@@ -114,21 +125,23 @@ impl<'a> Bucket<'a> {
         (1 + tags + slot / 8, slot % 8 * 8)
     }
 
+    #[inline]
     fn slot(&self, meta: Meta, slot: usize) -> Slot {
-        let tags = self.words[1 + slot / 2].load(Ordering::Relaxed);
+        let tags = self.at(1 + slot / 2).load(Ordering::Relaxed);
         let (at, shift) = self.middle_at(slot);
         Slot {
             word: self.word(slot),
             high: (tags >> (slot % 2 * 32)) as u32,
-            middle: (self.words[at].load(Ordering::Relaxed) >> shift) as u8,
+            middle: (self.at(at).load(Ordering::Relaxed) >> shift) as u8,
             aged: meta.aged(slot),
         }
     }
 
+    #[inline]
     fn search(&self, meta: Meta, tag: u64, home: Home) -> Option<(usize, u64)> {
         let high = high(tag);
         for pair in 0..tag_words(self.slots) {
-            let tags = self.words[1 + pair].load(Ordering::Relaxed);
+            let tags = self.at(1 + pair).load(Ordering::Relaxed);
             for (half, found) in [tags as u32, (tags >> 32) as u32].into_iter().enumerate() {
                 let index = 2 * pair + half;
                 if found != high || index >= self.slots {
@@ -147,13 +160,13 @@ impl<'a> Bucket<'a> {
     fn snapshot<T>(&self, mut read: impl FnMut(Meta) -> T) -> (Meta, T) {
         for round in 0.. {
             // Acquire: with the Release store that ends `write`.
-            let meta = self.words[0].load(Ordering::Acquire);
+            let meta = self.at(0).load(Ordering::Acquire);
             if meta & WRITING == 0 {
                 let result = read(Meta(meta));
                 // With the Release fence in `write`: if a load above saw a write's store,
                 // the load below sees that write's odd version or a later one.
                 fence(Ordering::Acquire);
-                if self.words[0].load(Ordering::Relaxed) == meta {
+                if self.at(0).load(Ordering::Relaxed) == meta {
                     return (Meta(meta), result);
                 }
             }
@@ -167,14 +180,16 @@ impl<'a> Bucket<'a> {
         self.snapshot(|meta| self.search(meta, tag, home).map(|(_, word)| word))
     }
 
-    /// Appends the entries of one home, without a lock.
-    pub(super) fn collect(&self, home: Home, out: &mut Vec<Entry>) -> Meta {
+    /// Appends the entries that `wanted` accepts by whether they are at home and the high
+    /// part of their tag, without a lock.
+    pub(super) fn collect(&self, wanted: impl Fn(Home, u32) -> bool, out: &mut Vec<Entry>) -> Meta {
         let start = out.len();
         let (meta, ()) = self.snapshot(|meta| {
             out.truncate(start);
-            for slot in 0..self.slots {
-                if meta.home(slot) == home {
-                    out.extend(Slot::entry(self.word(slot)));
+            for index in 0..self.slots {
+                let slot = self.slot(meta, index);
+                if wanted(meta.home(index), slot.high) {
+                    out.extend(Slot::entry(slot.word));
                 }
             }
         });
@@ -184,14 +199,14 @@ impl<'a> Bucket<'a> {
     /// Whether nothing was written since `meta` was read by a snapshot. Ordered after the
     /// loads of any snapshot in between by that snapshot's fence.
     pub(super) fn unchanged(&self, meta: Meta) -> bool {
-        self.words[0].load(Ordering::Relaxed) == meta.0
+        self.at(0).load(Ordering::Relaxed) == meta.0
     }
 
     // The rest is for the holder of the shard's lock.
 
     /// The flags.
     pub(super) fn meta(&self) -> Meta {
-        Meta(self.words[0].load(Ordering::Relaxed))
+        Meta(self.at(0).load(Ordering::Relaxed))
     }
 
     /// The slot and word under `tag`.
@@ -210,6 +225,30 @@ impl<'a> Bucket<'a> {
         })
     }
 
+    /// All occupied slots.
+    pub(super) fn entries(self) -> impl Iterator<Item = (usize, Slot, Home)> + 'a {
+        let meta = self.meta();
+        (0..self.slots).filter_map(move |index| {
+            let slot = self.slot(meta, index);
+            (slot.word != 0).then_some((index, slot, meta.home(index)))
+        })
+    }
+
+    /// The high parts of all slots of a full bucket.
+    pub(super) fn highs(self) -> impl Iterator<Item = (usize, u32, Home)> + 'a {
+        let meta = self.meta();
+        (0..self.slots).map(move |index| {
+            let tags = self.at(1 + index / 2).load(Ordering::Relaxed);
+            (index, (tags >> (index % 2 * 32)) as u32, meta.home(index))
+        })
+    }
+
+    /// One slot.
+    pub(super) fn entry(&self, index: usize) -> (Slot, Home) {
+        let meta = self.meta();
+        (self.slot(meta, index), meta.home(index))
+    }
+
     /// An empty slot.
     pub(super) fn vacancy(&self) -> Option<usize> {
         (0..self.slots).find(|&slot| self.word(slot) == 0)
@@ -224,15 +263,8 @@ impl<'a> Bucket<'a> {
     pub(super) fn clear(&self, index: usize, overflow: bool) {
         self.write(|meta| {
             meta.set_flag(OVERFLOW.trailing_zeros() as usize, overflow);
-            self.words[words_at(self.slots) + index].store(0, Ordering::Relaxed);
-        });
-    }
-
-    /// Sets the word of an occupied slot, leaving its tag.
-    pub(super) fn set_word(&self, index: usize, slot: Slot) {
-        debug_assert!(self.word(index) != 0 && slot.word != 0);
-        self.write(|_| {
-            self.words[words_at(self.slots) + index].store(slot.word, Ordering::Relaxed);
+            self.at(words_at(self.slots) + index)
+                .store(0, Ordering::Relaxed);
         });
     }
 
@@ -243,21 +275,15 @@ impl<'a> Bucket<'a> {
         }
     }
 
-    /// Fills a slot of a bucket that no reader has seen yet.
-    pub(super) fn fill_private(&self, index: usize, slot: Slot, home: Home) {
+    /// Fills a slot of a bucket that no reader has seen yet, with an entry at home.
+    pub(super) fn fill_private(&self, index: usize, slot: Slot) {
         let mut meta = self.meta();
-        self.fill(&mut meta, index, slot, home);
-        self.words[0].store(meta.0, Ordering::Relaxed);
-    }
-
-    /// Sets `overflow` in a bucket that no reader has seen yet.
-    pub(super) fn overflow_private(&self) {
-        let meta = self.meta().0 | OVERFLOW;
-        self.words[0].store(meta, Ordering::Relaxed);
+        self.fill(&mut meta, index, slot, Home::This);
+        self.at(0).store(meta.0, Ordering::Relaxed);
     }
 
     fn fill(&self, meta: &mut Meta, index: usize, slot: Slot, home: Home) {
-        meta.set_flag(DISPLACED_SHIFT + index, home == Home::Previous);
+        meta.set_flag(DISPLACED_SHIFT + index, home == Home::Elsewhere);
         meta.set_flag(AGED_SHIFT + index, slot.aged);
         self.merge(
             1 + index / 2,
@@ -267,26 +293,28 @@ impl<'a> Bucket<'a> {
         );
         let (at, shift) = self.middle_at(index);
         self.merge(at, shift, u64::from(u8::MAX), slot.middle.into());
-        self.words[words_at(self.slots) + index].store(slot.word, Ordering::Relaxed);
+        self.at(words_at(self.slots) + index)
+            .store(slot.word, Ordering::Relaxed);
     }
 
     fn merge(&self, at: usize, shift: usize, mask: u64, bits: u64) {
-        let word = self.words[at].load(Ordering::Relaxed);
+        let word = self.at(at).load(Ordering::Relaxed);
         let word = word & !(mask << shift) | bits << shift;
-        self.words[at].store(word, Ordering::Relaxed);
+        self.at(at).store(word, Ordering::Relaxed);
     }
 
     /// Changes the bucket in one step as readers see it.
     fn write(&self, change: impl FnOnce(&mut Meta)) {
         let mut meta = self.meta();
         debug_assert!(meta.0 & WRITING == 0);
-        self.words[0].store(meta.0 | WRITING, Ordering::Relaxed);
+        self.at(0).store(meta.0 | WRITING, Ordering::Relaxed);
         // With the Acquire fence in `snapshot`.
         fence(Ordering::Release);
         change(&mut meta);
         let version = (meta.0 + 2) & VERSION;
         // Release: with the Acquire load in `snapshot`.
-        self.words[0].store(meta.0 & !VERSION | version, Ordering::Release);
+        self.at(0)
+            .store(meta.0 & !VERSION | version, Ordering::Release);
     }
 }
 
@@ -297,10 +325,8 @@ mod tests {
     #[test]
     fn layouts_do_not_overlap() {
         for slots in 1..=SLOTS_MAX {
-            let words: Vec<_> = (0..bucket_words(slots))
-                .map(|_| AtomicU64::new(0))
-                .collect();
-            let bucket = Bucket::new(&words, slots);
+            let unit = Unit::new(slots, 0, 0);
+            let bucket = unit.bucket(0);
             let mut last = 0;
             for slot in 0..slots {
                 let (at, shift) = bucket.middle_at(slot);

@@ -1,173 +1,91 @@
 //! Growing units: one more slot per bucket, or at the most slots a split in two.
 //!
-//! The work is one copy of a unit's entries, a few microseconds. A unit of `s` slots per
-//! bucket grows by 1/s, so that memory follows the number of entries closely at any size.
+//! The work is one copy of a unit's entries, some tens of microseconds. A unit of `s` slots
+//! per bucket grows by 1/s, so that memory follows the number of entries at any size.
 
-use super::bucket::Home;
-use super::entry::Slot;
-use super::position::{Place, ScanPosition};
-use super::unit::{NewUnit, Unit, capacity};
-use super::{BUCKETS, SLOTS_MAX, next_bucket};
+use super::position::ScanPosition;
+use super::probe::Homed;
+use super::unit::{Unit, capacity};
+use super::{BUCKETS, SLOTS_MAX};
 use crate::format::{KeyHash, Seqno};
 
-/// Entries by home bucket.
-pub(super) type Counts = [u16; BUCKETS];
-
-/// How entries by home fit in buckets: each bucket passes on as few as it can.
-#[derive(Debug, Clone, Copy)]
-struct Arrangement {
-    /// Of each home, the entries that are displaced.
-    displaced: Counts,
+/// A unit with these entries, of the fewest slots per bucket, at least `least`, that leave
+/// room for `more`. `None` if the most slots are too few for the entries; when they are too
+/// few only for `more`, whoever inserts these grows the unit again.
+pub(super) fn build(
+    entries: &[Homed],
+    more: usize,
+    least: usize,
+    depth: u32,
+    horizon: Seqno,
+) -> Option<Unit> {
+    let least = (least..SLOTS_MAX).find(|&slots| entries.len() + more <= capacity(slots));
+    let slots = least.unwrap_or(SLOTS_MAX)..=SLOTS_MAX;
+    slots
+        .into_iter()
+        .find_map(|slots| fill(entries, Unit::new(slots, depth, horizon)))
 }
 
-impl Arrangement {
-    /// The arrangement of `counts` in buckets of `slots`, if there is one.
-    fn of(counts: &Counts, slots: usize) -> Option<Self> {
-        let total: usize = counts.iter().map(|&count| usize::from(count)).sum();
-        if total > BUCKETS * slots {
-            return None;
-        }
-        let mut displaced = [0; BUCKETS];
-        // What the last bucket passes to the first is known after one round.
-        let mut carry = 0;
-        for _ in 0..2 {
-            for (count, passed) in counts.iter().zip(displaced.iter_mut()) {
-                if carry > slots {
-                    return None;
-                }
-                carry = (carry + usize::from(*count)).saturating_sub(slots);
-                *passed = carry as u16;
-            }
-        }
-        (carry <= slots).then_some(Self { displaced })
+/// Fills an empty unit; `None` if they do not fit.
+fn fill(entries: &[Homed], unit: Unit) -> Option<Unit> {
+    if entries.len() > capacity(unit.slots()) {
+        return None;
     }
-}
-
-/// The fewest slots per bucket, at least `least`, at which a unit has room for `counts`.
-pub(super) fn slots_for(counts: &Counts, least: usize) -> Option<usize> {
-    let total: usize = counts.iter().map(|&count| usize::from(count)).sum();
-    (least..=SLOTS_MAX)
-        .find(|&slots| total <= capacity(slots) && Arrangement::of(counts, slots).is_some())
-}
-
-/// A new unit being filled with entries whose homes are known beforehand.
-pub(super) struct Filler {
-    unit: NewUnit,
-    /// Of each home, the entries that are still to come and stay at home.
-    kept: Counts,
-    /// Of each bucket, the slots filled.
-    filled: Counts,
-}
-
-impl Filler {
-    /// A unit for entries of these homes; `None` if they do not fit in `slots`.
-    pub(super) fn new(counts: &Counts, slots: usize, depth: u32, horizon: Seqno) -> Option<Self> {
-        let arrangement = Arrangement::of(counts, slots)?;
-        let mut kept = *counts;
-        for (kept, displaced) in kept.iter_mut().zip(&arrangement.displaced) {
-            *kept -= displaced;
+    let mut filled = [0; BUCKETS];
+    let mut rest = Vec::new();
+    for &(home, slot) in entries {
+        let index = &mut filled[home];
+        if *index == unit.slots() {
+            rest.push((home, slot));
+            continue;
         }
-        Some(Self {
-            unit: NewUnit::new(slots, depth, horizon),
-            kept,
-            filled: [0; BUCKETS],
-        })
+        unit.bucket(home).fill_private(*index, slot);
+        *index += 1;
     }
-
-    /// Adds an entry.
-    pub(super) fn push(&mut self, home: usize, slot: Slot) {
-        let (bucket, kind) = if self.kept[home] > 0 {
-            self.kept[home] -= 1;
-            (home, Home::This)
-        } else {
-            (next_bucket(home), Home::Previous)
-        };
-        let index = usize::from(self.filled[bucket]);
-        self.filled[bucket] += 1;
-        self.unit
-            .view()
-            .bucket(bucket)
-            .fill_private(index, slot, kind);
-        if kind == Home::Previous {
-            self.unit.view().bucket(home).overflow_private();
-        }
+    for (bucket, &filled) in filled.iter().enumerate() {
+        unit.set_vacant(bucket, filled < unit.slots());
     }
-
-    /// The unit.
-    pub(super) fn finish(self) -> NewUnit {
-        debug_assert!(self.kept.iter().all(|&kept| kept == 0), "all entries came");
-        let count = self.filled.iter().map(|&filled| usize::from(filled)).sum();
-        self.unit.view().set_count(count);
-        self.unit
-    }
-}
-
-/// Entries of a unit by home; under the lock.
-pub(super) fn counts(unit: Unit<'_>) -> Counts {
-    std::array::from_fn(|home| unit.homed(home).count() as u16)
-}
-
-/// Every entry of a unit with its home; under the lock.
-fn entries(unit: Unit<'_>) -> impl Iterator<Item = (usize, Slot)> {
-    (0..BUCKETS).flat_map(move |home| unit.homed(home).map(move |slot| (home, slot)))
+    unit.set_count(entries.len() - rest.len());
+    rest.iter()
+        .all(|&(home, slot)| unit.place(home, slot))
+        .then_some(unit)
 }
 
 /// What takes a full unit's place.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "lives for one call, never in a collection"
+)]
 pub(super) enum Grown {
     /// A unit of the same depth with more slots.
-    Larger(NewUnit),
+    Larger(Unit),
     /// Two units, one bit deeper.
-    Split([NewUnit; 2]),
+    Split([Unit; 2]),
 }
 
 /// Makes what takes the place of `unit`, with room for `wanted` besides its entries: hashes
-/// of its range that it does not hold.
-pub(super) fn grow(unit: Unit<'_>, wanted: &[KeyHash]) -> Grown {
-    let depth = unit.depth();
-    let counts = counts(unit);
-    let mut with_wanted = counts;
-    for hash in wanted {
-        with_wanted[Place::of(*hash, depth).bucket] += 1;
-    }
-    if let Some(slots) = slots_for(&with_wanted, unit.slots() + 1)
-        && let Some(mut filler) = Filler::new(&counts, slots, depth, unit.horizon())
-    {
-        for (home, slot) in entries(unit) {
-            filler.push(home, slot);
+/// of its range that it does not hold. `None` if its entries cannot be arranged in two units
+/// either: only hashes made for that, or damage that made them, bring it about.
+pub(super) fn grow(unit: &Unit, wanted: &[KeyHash]) -> Option<Grown> {
+    let (depth, horizon) = (unit.depth(), unit.horizon());
+    let entries = unit.entries();
+    let total = entries.len() + wanted.len();
+    if unit.slots() < SLOTS_MAX && total <= capacity(SLOTS_MAX) {
+        let least = unit.slots() + 1;
+        if let Some(unit) = build(&entries, wanted.len(), least, depth, horizon) {
+            return Some(Grown::Larger(unit));
         }
-        return Grown::Larger(filler.finish());
     }
-    Grown::Split(split(unit, wanted))
-}
-
-/// The child and the home there of an entry with this home in the parent.
-fn descend(home: usize, slot: Slot) -> (usize, usize, Slot) {
-    let (slot, bit) = slot.split();
-    let child = home / (BUCKETS / 2);
-    (child, home % (BUCKETS / 2) * 2 + bit, slot)
-}
-
-fn split(unit: Unit<'_>, wanted: &[KeyHash]) -> [NewUnit; 2] {
-    let depth = unit.depth() + 1;
-    let mut counts = [[0; BUCKETS]; 2];
-    for (home, slot) in entries(unit) {
-        let (child, home, _) = descend(home, slot);
-        counts[child][home] += 1;
+    let mut children = [Vec::new(), Vec::new()];
+    for (home, slot) in entries {
+        let (slot, bit) = slot.split();
+        // The bucket's top bit selects the child, the tag's becomes the bucket's lowest.
+        let child = &mut children[home / (BUCKETS / 2)];
+        child.push((home % (BUCKETS / 2) * 2 + bit, slot));
     }
-    let mut with_wanted = counts;
-    for hash in wanted {
-        let child = ScanPosition::of(*hash).bucket(depth - 1) / (BUCKETS / 2);
-        with_wanted[child][Place::of(*hash, depth).bucket] += 1;
-    }
-    let mut fillers = [0, 1].map(|child| {
-        // A child too full even so is split in turn by whoever asked for room.
-        let slots = slots_for(&with_wanted[child], 1).unwrap_or(SLOTS_MAX);
-        let filler = Filler::new(&counts[child], slots, depth, unit.horizon());
-        filler.expect("the entries of a unit fit in two")
-    });
-    for (home, slot) in entries(unit) {
-        let (child, home, slot) = descend(home, slot);
-        fillers[child].push(home, slot);
-    }
-    fillers.map(Filler::finish)
+    let second = |hash: &&KeyHash| ScanPosition::of(**hash).bucket(depth) >= BUCKETS / 2;
+    let second = wanted.iter().filter(second).count();
+    let more = [wanted.len() - second, second];
+    let child = |child: usize| build(&children[child], more[child], 1, depth + 1, horizon);
+    Some(Grown::Split([child(0)?, child(1)?]))
 }

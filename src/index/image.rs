@@ -6,7 +6,7 @@
 //! depth     u8
 //! zero      u8
 //! count     u16   entries; the rest is absent when 0
-//! homes     32 x u8           entries of each home bucket
+//! homes     256 x u8          entries of each home bucket
 //! buckets   of each home:     aged flags, 1 bit an entry, ceil(n / 8) bytes;
 //!                             n x 13 bytes: word, high, middle
 //! ```
@@ -17,10 +17,10 @@
 //! next position begins, and splits keep positions.
 
 use super::entry::{Entry, Slot, TAG_BITS};
-use super::grow::{Counts, Filler, slots_for};
+use super::grow::build;
 use super::position::{OFFSET_END, ScanPosition, unit_span};
-use super::unit::NewUnit;
-use super::{BUCKETS, DEPTH_MAX, ShardGuard};
+use super::unit::{Unit, unit_bytes};
+use super::{BUCKETS, DEPTH_MAX, Index, SHARDS, SLOTS_MAX, ShardGuard};
 use crate::format::{Invalid, Seqno};
 use crate::sync::epoch;
 
@@ -30,6 +30,19 @@ const ENTRY_BYTES: usize = 13;
 /// Known bits that an aged tag must have: all of its high part.
 const KNOWN_BITS_MIN: u32 = 32;
 const _: () = assert!(TAG_BITS - DEPTH_MAX >= KNOWN_BITS_MIN);
+
+/// Bytes of a unit's image besides its entries, at most: head, homes, aged flags.
+const UNIT_IMAGE_BYTES: u64 = 20 + 2 * BUCKETS as u64;
+
+impl Index {
+    /// Bytes that images of all units take, at most. By what the index holds, not by its
+    /// memory: that never shrinks, and is many times its entries in a small store.
+    pub(crate) fn image_bytes(&self) -> u64 {
+        let least = unit_bytes(1);
+        let units = self.memory_bytes().max(SHARDS as u64 * least) / least;
+        self.len() * ENTRY_BYTES as u64 + units * UNIT_IMAGE_BYTES
+    }
+}
 
 impl ShardGuard<'_> {
     /// Appends an image of the unit at `position`, which must begin a unit of this shard,
@@ -106,13 +119,13 @@ impl ShardGuard<'_> {
         let offset = position.offset();
         if position.shard() != self.number()
             || offset != self.loaded()
-            || offset % unit_span(depth) != 0
+            || !offset.is_multiple_of(unit_span(depth))
             || !self.is_vacant(offset, depth)
         {
             return Err(Invalid::Field("position of an index image"));
         }
         let unit = if count == 0 {
-            NewUnit::new(1, depth, horizon)
+            Unit::new(1, depth, horizon)
         } else {
             fill(&mut rest, count, depth, horizon, f)?
         };
@@ -140,20 +153,13 @@ fn fill(
     depth: u32,
     horizon: Seqno,
     f: &mut dyn FnMut(Entry),
-) -> Result<NewUnit, Invalid> {
+) -> Result<Unit, Invalid> {
     let homes: [u8; BUCKETS] = take(rest)?;
-    let counts: Counts = homes.map(u16::from);
-    if counts
-        .iter()
-        .map(|&count| usize::from(count))
-        .sum::<usize>()
-        != count
-    {
+    let total: usize = homes.iter().map(|&count| usize::from(count)).sum();
+    if total != count || count > BUCKETS * SLOTS_MAX {
         return Err(Invalid::Field("count of an index image"));
     }
-    let slots = slots_for(&counts, 1).ok_or(Invalid::Field("homes of an index image"))?;
-    let filler = Filler::new(&counts, slots, depth, horizon);
-    let mut filler = filler.ok_or(Invalid::Field("homes of an index image"))?;
+    let mut homed = Vec::with_capacity(count);
     for (home, &count) in homes.iter().enumerate() {
         let count = usize::from(count);
         let mut flags = [0; 32];
@@ -179,13 +185,14 @@ fn fill(
                 return Err(Invalid::Field("tag of an entry"));
             }
             f(entry);
-            filler.push(home, slot);
+            homed.push((home, slot));
         }
         if flags.iter().any(|&flag| flag != 0) {
             return Err(Invalid::Field("flags of an index image"));
         }
     }
-    Ok(filler.finish())
+    // Entries that do not fit in the largest unit were never in one.
+    build(&homed, 0, 1, depth, horizon).ok_or(Invalid::Field("homes of an index image"))
 }
 
 /// The next `len` bytes.

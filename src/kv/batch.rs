@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use crate::format::{KeyHash, Kind, LengthCode, RecordFields, content_hash, record_length};
 use crate::index::{Entry, Index, ShardGuard};
-use crate::log::{self, Log, NewRecord, Purpose};
+use crate::log::{self, Log, NewRecord, Purpose, Room};
 use crate::{Error, Result};
 
 use super::chunks::{ChunkHead, chunk_key};
@@ -121,6 +121,7 @@ impl KeyValue {
             Purpose::User
         };
         let mut plan = self.plan(log, &batch)?;
+        let mut claim = None;
         let seqno = loop {
             let mut shards = self.lock_all(&plan);
             // The keys may have got other chunks since they were counted.
@@ -137,17 +138,25 @@ impl KeyValue {
                 drop(shards);
                 break log.appender().next_seqno() - 1;
             }
-            if !only_deletes {
-                self.admit_plan(log, &plan)?;
-            }
             self.reserve(&mut shards, &plan)?;
             let head = self.head_of(log::first_exponent());
+            let room = Room {
+                head,
+                bytes: plan.bytes,
+                largest: plan.largest,
+                purpose,
+            };
+            let freed = self.freed(log, &plan);
             let mut appender = log.appender();
-            if !appender.has_room(head, plan.bytes, plan.largest, purpose) {
+            if !only_deletes {
+                self.admit(log, plan.bytes, freed)?;
+            }
+            if !appender.has_room(&room, claim.is_some()) {
                 drop((appender, shards));
-                let (bytes, largest) = (plan.bytes, plan.largest);
-                self.check_fits(log, bytes)?;
-                log.wait_for_space(&|appender| appender.has_room(head, bytes, largest, purpose))?;
+                if !only_deletes {
+                    self.check_fits(log, plan.bytes)?;
+                }
+                log.wait_for_room(&room, Some(&mut claim))?;
                 continue;
             }
             let mut entries = Vec::with_capacity(plan.records.len());
@@ -176,6 +185,7 @@ impl KeyValue {
             self.join(log, &mut appender);
             log.publish_clock(&appender);
             drop(appender);
+            drop(claim.take());
             for (planned, address) in plan.records.iter().zip(entries) {
                 self.change_index(log, &mut shards, planned, address);
             }
@@ -350,27 +360,26 @@ impl KeyValue {
             .collect()
     }
 
-    fn admit_plan(&self, log: &Log, plan: &Plan) -> Result<()> {
-        let mut freed = 0;
+    /// Bytes of records that die by a plan.
+    fn freed(&self, log: &Log, plan: &Plan) -> u64 {
+        let mut hashes: Vec<KeyHash> = Vec::new();
         for planned in &plan.records {
-            let hashes = match &planned.change {
-                Change::Insert(hash) => std::slice::from_ref(hash).iter().chain(&[]),
-                Change::Remove { owner, chunks } => owner.as_slice().iter().chain(chunks),
-            };
-            for hash in hashes {
-                freed += self
-                    .index
-                    .get(*hash)
-                    .map_or(0, |old| log.record_bytes(old.length));
+            match &planned.change {
+                Change::Insert(hash) => hashes.push(*hash),
+                Change::Remove { owner, chunks } => hashes.extend(owner.iter().chain(chunks)),
             }
         }
-        self.admit(log, plan.bytes, freed)
+        // Each dies once, however often the batch names it.
+        hashes.sort_unstable();
+        hashes.dedup();
+        let old = hashes.iter().filter_map(|hash| self.index.get(*hash));
+        old.map(|old| log.record_bytes(old.length)).sum()
     }
 
     /// Refuses a batch that no amount of cleaning can make room for.
     fn check_fits(&self, log: &Log, bytes: u64) -> Result<()> {
-        let usable = log.usable_bytes(self.index.memory_bytes());
-        if bytes > usable.saturating_sub(log.table().live_total()) {
+        let most = log.most_bytes(self.index.image_bytes());
+        if log.table().live_total() + bytes > most {
             return Err(Error::NoSpace { what: "capacity" });
         }
         Ok(())

@@ -22,6 +22,8 @@ pub(super) const HEAD_BYTES: usize = 24;
 const WHOLE_SHARE: u64 = 8;
 /// Chunks are about this share of a segment.
 const CHUNK_SHARE: u64 = 16;
+/// The longest chunk: half of what a length code can say at the smallest unit.
+const CHUNK_BYTES_MAX: u64 = 8 << 20;
 
 /// What the head of a large value says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,7 +37,7 @@ pub(super) struct ChunkHead {
 impl ChunkHead {
     /// The split of a value.
     pub(super) fn plan(log: &Log, value_bytes: u64, stamp: u64) -> Self {
-        let most = log.geometry().segment_bytes / CHUNK_SHARE;
+        let most = (log.geometry().segment_bytes / CHUNK_SHARE).min(CHUNK_BYTES_MAX);
         let overhead = (RECORD_HEADER_BYTES + CHUNK_KEY_BYTES + STAMP_BYTES) as u64;
         let chunk_bytes = most - overhead;
         Self {

@@ -7,6 +7,7 @@
 
 mod batch;
 mod chunks;
+mod inspect;
 mod read;
 mod replay;
 mod scan;
@@ -15,14 +16,14 @@ mod write;
 pub use batch::Batch;
 pub use scan::{Cursor, Scan};
 
-use std::sync::Arc as SharedArc;
+pub(crate) use inspect::{Belonging, LargeValue};
 
 use crate::format::{
     Geometry, Invalid, KEY_BYTES_MAX, KeyHash, KeyHasher, LengthCode, Record, Seqno,
 };
 use crate::index::{Entry, Index};
-use crate::log::{Log, NoRoom, Owner, Position, Relocation};
-use crate::sync::{AtomicU64, Ordering};
+use crate::log::{Lane, Log, NoRoom, Owner, Position, Relocation};
+use crate::sync::{AtomicU64, Ordering, SharedArc};
 use crate::{Durability, Error, Result};
 
 use read::RecordCache;
@@ -94,6 +95,11 @@ impl KeyValue {
         self.index.memory_bytes()
     }
 
+    /// Bytes of records the store accepts.
+    pub(crate) fn usable_bytes(&self, log: &Log) -> u64 {
+        log.usable_bytes(self.index.image_bytes())
+    }
+
     pub(crate) fn entries(&self) -> u64 {
         self.index.len()
     }
@@ -101,13 +107,6 @@ impl KeyValue {
     pub(crate) fn contains(&self, key: &[u8]) -> Result<bool> {
         check_key(key)?;
         Ok(self.index.get(self.user_hash(key)).is_some())
-    }
-
-    /// The address the index has for a record of `log`, by the record's own key.
-    pub(crate) fn is_live(&self, record: &Record<'_>, position: Position) -> bool {
-        self.record_hash(record)
-            .and_then(|hash| self.index.get(hash))
-            .is_some_and(|entry| entry.address == position.address)
     }
 }
 
@@ -145,8 +144,8 @@ fn died(log: &Log, entry: &Entry) {
 }
 
 impl Owner for KeyValue {
-    fn replay(&self, log: &Log, record: &Record<'_>, position: Position) -> Result<()> {
-        self.replay_record(log, record, position)
+    fn replay(&self, log: &Log, record: &Record<'_>, position: Position, lane: Lane) -> Result<()> {
+        self.replay_record(log, record, position, lane)
     }
 
     fn relocate(
@@ -190,8 +189,8 @@ impl Owner for KeyValue {
         shards_of(partition).all(|shard| self.index.lock(shard).finish_load().is_ok())
     }
 
-    fn memory_bytes(&self) -> u64 {
-        self.index.memory_bytes()
+    fn image_bytes(&self) -> u64 {
+        self.index.image_bytes()
     }
 }
 

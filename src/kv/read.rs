@@ -14,11 +14,11 @@ use crate::device::AlignedBuf;
 use crate::format::{Invalid, KeyHash, Kind, parse_record};
 use crate::index::Entry;
 use crate::log::{Counters, Log, READ_RETRIES};
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicU64, Ordering, SharedArc};
 use crate::{Error, Result};
 
 use super::chunks::{CHUNK_KEY_BYTES, ChunkHead, STAMP_BYTES, chunk_key};
-use super::{KeyValue, SharedArc, Value, check_key};
+use super::{KeyValue, Value, check_key};
 
 /// A verified record.
 #[derive(Clone)]

@@ -2,7 +2,7 @@
 
 use crate::format::{COMMIT_STREAM, Kind, RecordFields, content_hash, record_length};
 use crate::index::{Entry, Index};
-use crate::log::{self, GROUP_BYTES, Log, NewRecord, Purpose};
+use crate::log::{self, GROUP_BYTES, Log, NewRecord, Purpose, Room};
 use crate::sync::Ordering;
 use crate::{Durability, Error, Options, Result};
 
@@ -35,7 +35,6 @@ impl KeyValue {
                 return self.write(log, Batch::new().with_put(key, value));
             }
             let old_bytes = old.map_or(0, |old| log.record_bytes(old.length));
-            self.admit(log, bytes, old_bytes)?;
             shard
                 .reserve(hash, self.index_limit())
                 .map_err(|_| Error::NoSpace {
@@ -43,7 +42,9 @@ impl KeyValue {
                 })?;
             let exponent = self.exponent_after(log, old, content);
             let head = self.head_of(exponent);
+            // With the lock, so that many writers together do not pass the bound.
             let mut appender = log.appender();
+            self.admit(log, bytes, old_bytes)?;
             let record = NewRecord {
                 fields,
                 length,
@@ -53,9 +54,15 @@ impl KeyValue {
             };
             let Ok(appended) = appender.append(&record) else {
                 drop((appender, shard));
-                log.wait_for_space(&|appender| {
-                    appender.has_room(head, bytes, bytes, Purpose::User)
-                })?;
+                log.wait_for_room(
+                    &Room {
+                        head,
+                        bytes,
+                        largest: bytes,
+                        purpose: Purpose::User,
+                    },
+                    None,
+                )?;
                 continue;
             };
             self.join(log, &mut appender);
@@ -111,9 +118,15 @@ impl KeyValue {
             };
             let Ok(appended) = appender.append(&record) else {
                 drop((appender, shard));
-                log.wait_for_space(&|appender| {
-                    appender.has_room(head, bytes, bytes, Purpose::Delete)
-                })?;
+                log.wait_for_room(
+                    &Room {
+                        head,
+                        bytes,
+                        largest: bytes,
+                        purpose: Purpose::Delete,
+                    },
+                    None,
+                )?;
                 continue;
             };
             self.join(log, &mut appender);
@@ -135,8 +148,10 @@ impl KeyValue {
         if new_bytes <= old_bytes {
             return Ok(());
         }
-        let usable = log.usable_bytes(self.index.memory_bytes());
-        if log.table().live_total() + new_bytes - old_bytes > usable {
+        let live = log.table().live_total() + new_bytes - old_bytes;
+        // Images never take more than this: while it suffices, nothing is counted.
+        let bound = 2 * self.index.memory_bytes() + (1 << 20);
+        if live > log.usable_bytes(bound) && live > self.usable_bytes(log) {
             return Err(Error::NoSpace { what: "capacity" });
         }
         Ok(())
@@ -163,7 +178,7 @@ impl KeyValue {
     pub(super) fn head_of(&self, exponent: u8) -> u8 {
         match self.durability {
             Durability::Committed => COMMIT_STREAM,
-            Durability::Buffered => exponent,
+            Durability::Buffered => log::head_class(exponent) as u8,
         }
     }
 

@@ -16,6 +16,7 @@ use crate::format::{
 };
 use crate::sync::Arc;
 
+use super::policy::{SurvivorRoom, WriteTime, survivor_room};
 use super::segments::{SegmentTable, State};
 
 /// Who appends: decides how much of the reserve may be used.
@@ -52,6 +53,15 @@ impl Reserve {
 /// There is no free segment for this purpose now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct NoRoom;
+
+/// Room that a caller needs: `bytes` of records for one head, one of them `largest`.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Room {
+    pub(crate) head: u8,
+    pub(crate) bytes: u64,
+    pub(crate) largest: u64,
+    pub(crate) purpose: Purpose,
+}
 
 /// A record to append.
 pub(crate) struct NewRecord<'a> {
@@ -104,14 +114,12 @@ struct Head {
     /// Offset in the segment of the next record (or frame, when none is open).
     next: u32,
     frame: Option<Frame>,
-    /// Sum of the clocks of the records in the segment, for their mean.
-    clock_sum: u128,
-    clock_records: u64,
+    /// When the records in the segment were written by their callers, on average.
+    write_time: WriteTime,
 }
 
 /// A group being written.
 pub(crate) struct Group {
-    pub(crate) id: u64,
     pub(crate) frames: Vec<Arc<Frame>>,
     /// Every seqno up to here is in this or an earlier group.
     pub(crate) last_seqno: Seqno,
@@ -151,6 +159,8 @@ pub(crate) struct Appender {
     /// Headers of checkpoint segments that the next group writes.
     headers: Vec<(SegmentId, SegmentHeader)>,
     durable_extents: [Extent; HEAD_COUNT],
+    /// Free segments kept for one large batch.
+    claimed: usize,
     buffers: Vec<AlignedBuf>,
     appended_bytes: u64,
     overhead_bytes: u64,
@@ -205,6 +215,7 @@ impl Appender {
             emptied: Vec::new(),
             headers: Vec::new(),
             durable_extents: Default::default(),
+            claimed: 0,
             buffers: Vec::new(),
             appended_bytes: 0,
             overhead_bytes: 0,
@@ -265,14 +276,6 @@ impl Appender {
         self.emptied.len()
     }
 
-    /// Whether a group would have anything to write.
-    pub(crate) fn has_work(&self, durable: Seqno) -> bool {
-        self.pending_records > 0
-            || !self.closed.is_empty()
-            || !self.headers.is_empty()
-            || self.emptied.iter().any(|(_, needed)| *needed <= durable)
-    }
-
     /// Counts a caller that waits for this group; true when a gathering leader has all it
     /// waits for.
     pub(crate) fn add_writer(&mut self) -> bool {
@@ -285,23 +288,51 @@ impl Appender {
         self.gathering = writers;
     }
 
-    /// Whether `bytes` of records for one head, one `largest`, can be appended now.
-    pub(crate) fn has_room(&self, head: u8, bytes: u64, largest: u64, purpose: Purpose) -> bool {
-        let segment_bytes = self.geometry.segment_bytes;
-        let head = &self.heads[usize::from(head)];
-        let frame_bytes = first_record_offset(self.geometry.unit_bytes);
-        let here = match (head.segment, &head.frame) {
-            (Some(_), Some(_)) => segment_bytes - u64::from(head.next),
-            (Some(_), None) => (segment_bytes - u64::from(head.next)).saturating_sub(frame_bytes),
-            _ => 0,
-        };
-        if bytes <= here {
+    /// Whether there is room now; `claimed`: for the one who has the claim.
+    pub(crate) fn has_room(&self, room: &Room, claimed: bool) -> bool {
+        let head = usize::from(room.head);
+        let here = self.next_record_offset(head);
+        if here.is_some_and(|start| start + room.bytes <= self.geometry.segment_bytes) {
             return true;
         }
-        // Each further segment may waste up to the largest record at its end.
-        let payload = segment_bytes - self.geometry.header_bytes() - frame_bytes - largest;
-        let wanted = bytes.div_ceil(payload) as usize;
-        self.free.len() >= wanted + self.reserve.floor(purpose)
+        let held = if claimed { 0 } else { self.held(room.purpose) };
+        self.free.len() >= self.segments_for(room) + self.reserve.floor(room.purpose) + held
+    }
+
+    /// Fresh segments that the records take at most.
+    fn segments_for(&self, room: &Room) -> usize {
+        // Each may waste up to the largest record at its end.
+        let frame_bytes = first_record_offset(self.geometry.unit_bytes);
+        let payload =
+            self.geometry.segment_bytes - self.geometry.header_bytes() - frame_bytes - room.largest;
+        room.bytes.div_ceil(payload) as usize
+    }
+
+    /// Free segments kept from a purpose by another's claim.
+    fn held(&self, purpose: Purpose) -> usize {
+        match purpose {
+            Purpose::User => self.claimed,
+            Purpose::Delete | Purpose::Counted | Purpose::Survivor => 0,
+        }
+    }
+
+    /// Whether another's claim stands between a caller and its room.
+    pub(crate) fn is_held_back(&self, room: &Room) -> bool {
+        self.held(room.purpose) > 0
+    }
+
+    /// Keeps room for a caller from all others, if it is large and nobody has a claim.
+    pub(crate) fn claim(&mut self, room: &Room) -> bool {
+        let segments = self.segments_for(room);
+        let may = room.purpose == Purpose::User && segments > 1 && self.claimed == 0;
+        if may {
+            self.claimed = segments;
+        }
+        may
+    }
+
+    pub(crate) fn drop_claim(&mut self) {
+        self.claimed = 0;
     }
 
     /// Appends a record to the group being filled.
@@ -325,10 +356,9 @@ impl Appender {
         frame.records += 1;
         frame.last_seqno = seqno;
         head.next += bytes;
-        head.clock_sum += u128::from(clock);
-        head.clock_records += 1;
+        head.write_time.add(clock, u64::from(bytes));
         let segment = self.table.segment(frame.segment);
-        segment.set_mean_clock((head.clock_sum / u128::from(head.clock_records)) as u64);
+        segment.set_mean_clock(head.write_time.mean());
         segment.set_last_seqno(seqno);
         let address = self.geometry.address(frame.segment, u64::from(offset));
         // Counted here, not when the index is updated: a segment may be sealed and written
@@ -352,20 +382,28 @@ impl Appender {
     }
 
     /// The head a record goes to: its own, after moving it to a fresh segment if need be.
-    /// When free segments are nearly gone a survivor may go to any class with room left, so
+    /// When free segments are nearly gone a survivor may go to another class with room left, so
     /// that cleaning needs no more than one fresh segment at a time.
     fn head_with_room(&mut self, record: &NewRecord<'_>, bytes: u32) -> Result<usize, NoRoom> {
         let wanted = usize::from(record.head);
         if self.fits(wanted, bytes) {
             return Ok(wanted);
         }
-        if record.purpose == Purpose::Survivor && self.free.len() <= self.reserve.delete {
-            let other = (0..usize::from(COMMIT_STREAM)).find(|&head| self.fits(head, bytes));
-            if let Some(other) = other {
-                return Ok(other);
+        if record.purpose == Purpose::Survivor {
+            match survivor_room(self.free.len() as u64, self.emptied.len() as u64) {
+                SurvivorRoom::Open => {}
+                SurvivorRoom::Commit => return Err(NoRoom),
+                SurvivorRoom::Nearest => {
+                    let classes = 0..usize::from(COMMIT_STREAM);
+                    let with_room = classes.filter(|&head| self.fits(head, bytes));
+                    if let Some(other) = with_room.min_by_key(|head| head.abs_diff(wanted)) {
+                        return Ok(other);
+                    }
+                }
             }
         }
-        if self.free.len() <= self.reserve.floor(record.purpose) {
+        let held = self.held(record.purpose);
+        if self.free.len() <= self.reserve.floor(record.purpose) + held {
             return Err(NoRoom);
         }
         self.roll(wanted)?;
@@ -374,19 +412,23 @@ impl Appender {
     }
 
     fn fits(&self, head_index: usize, bytes: u32) -> bool {
+        let start = self.next_record_offset(head_index);
+        start.is_some_and(|start| start + u64::from(bytes) <= self.geometry.segment_bytes)
+    }
+
+    /// Where in the head's segment the next record would start.
+    fn next_record_offset(&self, head_index: usize) -> Option<u64> {
         let head = &self.heads[head_index];
-        let Some(_) = head.segment else { return false };
+        head.segment?;
+        let next = u64::from(head.next);
+        let first = first_record_offset(self.geometry.unit_bytes);
         // A frame that cannot express the seqno distance is closed, and the next one starts
         // on a block behind it.
-        let start = match &head.frame {
-            Some(frame) if self.delta_fits(frame) => u64::from(head.next),
-            Some(_) => {
-                self.geometry.round_to_block(u64::from(head.next))
-                    + first_record_offset(self.geometry.unit_bytes)
-            }
-            None => u64::from(head.next) + first_record_offset(self.geometry.unit_bytes),
-        };
-        start + u64::from(bytes) <= self.geometry.segment_bytes
+        Some(match &head.frame {
+            Some(frame) if self.delta_fits(frame) => next,
+            Some(_) => self.geometry.round_to_block(next) + first,
+            None => next + first,
+        })
     }
 
     fn delta_fits(&self, frame: &Frame) -> bool {
@@ -567,7 +609,6 @@ impl Appender {
             }
         }
         Some(Group {
-            id,
             frames: self.in_flight.clone(),
             last_seqno: self.next_seqno - 1,
             headers,

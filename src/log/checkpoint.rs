@@ -16,7 +16,7 @@ use crate::sync::{MutexGuard, Ordering};
 use crate::{Error, Result};
 
 use super::recovery::Found;
-use super::{Counters, Log, Owner, Start, State};
+use super::{Counters, Log, Owner, PATIENCE_OF_CHECKPOINTS, Start, State, Wait};
 
 /// Partitions imaged between two roots: fewer make replay shorter by a little, more make
 /// roots cheaper.
@@ -49,10 +49,10 @@ pub(crate) struct CheckpointState {
     /// Where images and first copies of roots go; where second copies go.
     filling: [Option<Filling>; 2],
     next_partition: u32,
+    /// Whether the present checkpoint may wait for room: not when it is the cleaner's.
+    may_wait: bool,
     /// Appended bytes when the last partitions were imaged.
     imaged_at_bytes: u64,
-    /// Partitions imaged since the log was opened.
-    imaged: u64,
 }
 
 impl Log {
@@ -68,6 +68,8 @@ impl Log {
         state.image_sequence = newest_image.unwrap_or(0);
         self.older_horizon
             .store(root.older_horizon, Ordering::Relaxed);
+        self.newest_horizon
+            .store(root.newest_horizon, Ordering::Relaxed);
         state.root = root;
         self.start_appender(start);
         if self.options.read_only {
@@ -84,12 +86,32 @@ impl Log {
         }
     }
 
+    /// Takes up where a rebuild of the owner ended: no image is in force, and sequences go
+    /// on after the highest seen. The segments of the roots named stay.
+    pub(super) fn begin_rebuilt(&self, start: Start, root_sequence: u64, image_sequence: u64) {
+        let mut state = self.checkpoint.lock();
+        state.root_refs = self.superblocks.lock().current.roots.clone();
+        state.image_sequence = image_sequence;
+        state.root = Root {
+            sequence: root_sequence,
+            ..Root::default()
+        };
+        self.older_horizon.store(0, Ordering::Relaxed);
+        self.newest_horizon.store(0, Ordering::Relaxed);
+        self.start_appender(start);
+    }
+
+    /// Frees the checkpoint segments that nothing in force names.
+    pub(super) fn free_old_images(&self) {
+        self.free_unreferenced(&self.checkpoint.lock());
+    }
+
     /// Bytes of log between two images of one partition.
     pub(crate) fn checkpoint_interval(&self, owner: &dyn Owner) -> u64 {
         self.options.checkpoint_interval_bytes.unwrap_or_else(|| {
             INTERVAL_BYTES
                 .min(self.geometry.capacity / 2)
-                .max(INTERVAL_IMAGES * owner.memory_bytes())
+                .max(INTERVAL_IMAGES * owner.image_bytes())
         })
     }
 
@@ -97,21 +119,28 @@ impl Log {
     pub(crate) fn checkpointer(&self, owner: &dyn Owner) {
         let count = u64::from(owner.partition_count());
         while !self.is_stopping() {
-            let step =
-                self.checkpoint_interval(owner) / count.div_ceil(u64::from(PARTITIONS_A_ROOT));
-            // Not under the appender's lock: who checkpoints takes that lock second.
-            let due = self.checkpoint.lock().imaged_at_bytes + step.max(1);
-            self.checkpoint_due.store(due, Ordering::Relaxed);
+            let interval = self.checkpoint_interval(owner);
+            let step = interval / count.div_ceil(u64::from(PARTITIONS_A_ROOT));
+            // Before the appender's lock, which is the inner one of the two.
+            let due_at = self.checkpoint.lock().imaged_at_bytes + step.max(1);
+            self.checkpoint_due.store(due_at, Ordering::Relaxed);
             let appender = self.appender.lock();
             let appended = appender.appended_bytes();
-            if appended >= due || self.wants_checkpoint.swap(false, Ordering::Relaxed) {
+            let wanted = self.wants_checkpoint.load(Ordering::Relaxed);
+            if appended >= due_at || wanted > 0 {
                 drop(appender);
                 let done = self.checkpoint_some(owner, PARTITIONS_A_ROOT);
-                if done.is_ok() && appended > due {
+                if done.is_ok() && appended > due_at {
                     // Late: the next ones are due before another step has been appended.
-                    let caught_up = appended.saturating_sub(step * count);
-                    self.checkpoint.lock().imaged_at_bytes = due.max(caught_up);
+                    let latest = due_at.max(appended.saturating_sub(interval));
+                    self.checkpoint.lock().imaged_at_bytes = latest;
                 }
+                let left = if done.is_ok() {
+                    wanted.saturating_sub(1)
+                } else {
+                    0
+                };
+                self.wants_checkpoint.store(left, Ordering::Relaxed);
             } else {
                 drop(
                     self.work
@@ -132,20 +161,45 @@ impl Log {
         Ok(())
     }
 
-    /// Bytes of log that a crash now would replay, at most, by the seqnos of the images.
-    pub(crate) fn newest_horizon(&self) -> Seqno {
-        self.checkpoint.lock().root.newest_horizon
+    /// Images every partition twice, for the cleaner: no tombstone written before is needed
+    /// after it. It waits neither for room nor for another checkpoint, both of which may wait
+    /// for the cleaner: `None` when there is another.
+    pub(crate) fn checkpoint_for_cleaner(&self, owner: &dyn Owner) -> Option<Result<()>> {
+        for _ in 0..2 * owner.partition_count().div_ceil(PARTITIONS_A_ROOT) {
+            let state = self.checkpoint.try_lock()?;
+            let count = PARTITIONS_A_ROOT.min(owner.partition_count());
+            if let Err(error) = self.checkpoint_locked(state, owner, count, false) {
+                return Some(Err(error));
+            }
+        }
+        Some(Ok(()))
     }
 
-    /// Partitions imaged since the log was opened.
-    pub(crate) fn partitions_imaged(&self) -> u64 {
-        self.checkpoint.lock().imaged
+    /// Steps of checkpointing after which no tombstone written before is needed.
+    pub(crate) fn checkpoint_steps(&self, owner: &dyn Owner) -> u64 {
+        2 * u64::from(owner.partition_count().div_ceil(PARTITIONS_A_ROOT))
+    }
+
+    /// Bytes of log that a crash now would replay, at most, by the seqnos of the images.
+    pub(crate) fn newest_horizon(&self) -> Seqno {
+        // Relaxed: it is a bound, and never goes back.
+        self.newest_horizon.load(Ordering::Relaxed)
     }
 
     /// Images the next `count` partitions and publishes a root. An error leaves the last
     /// root in force.
     fn checkpoint_some(&self, owner: &dyn Owner, count: u32) -> Result<()> {
-        let mut state = self.checkpoint.lock();
+        self.checkpoint_locked(self.checkpoint.lock(), owner, count, true)
+    }
+
+    pub(super) fn checkpoint_locked(
+        &self,
+        mut state: MutexGuard<'_, CheckpointState>,
+        owner: &dyn Owner,
+        count: u32,
+        may_wait: bool,
+    ) -> Result<()> {
+        state.may_wait = may_wait;
         let appended = self.appender.lock().appended_bytes();
         state.imaged_at_bytes = appended;
         state.fresh.clear();
@@ -186,7 +240,7 @@ impl Log {
                 pieces.push(self.write_piece(state, 0, &mut piece, header(pieces.len() as u32))?);
             }
             if piece.body_bytes() == 0 {
-                piece.limit = self.piece_room(state, 0)?;
+                piece.limit = self.piece_room(state, 0, unit.len() as u64)?;
             }
             bytes += unit.len() as u64;
             piece.push(unit);
@@ -201,12 +255,12 @@ impl Log {
         Ok(image)
     }
 
-    /// Room for the body of the next piece, in a fresh segment if there is too little.
-    fn piece_room(&self, state: &mut CheckpointState, slot: usize) -> Result<u64> {
+    /// Room for the body of the next piece, at least `wanted`: in a fresh segment if need be.
+    fn piece_room(&self, state: &mut CheckpointState, slot: usize, wanted: u64) -> Result<u64> {
         let segment_bytes = self.geometry.segment_bytes;
         let filling = state.filling.get_mut(slot).and_then(Option::as_mut);
         let room = filling.map_or(0, |filling| segment_bytes - filling.next);
-        let least = PIECE_BYTES_MIN + PIECE_HEADER_BYTES as u64;
+        let least = wanted.max(PIECE_BYTES_MIN) + PIECE_HEADER_BYTES as u64;
         let room = if room < least {
             self.fresh_segment(state, slot)?;
             segment_bytes - self.geometry.header_bytes()
@@ -222,7 +276,8 @@ impl Log {
             match taken {
                 Ok(header) => break header,
                 Err(_) if self.appender.lock().emptied_count() > 0 => self.commit_now()?,
-                Err(_) => self.wait_for_space(&|appender| appender.free_count() > FREE_FLOOR)?,
+                Err(_) if !state.may_wait => return Err(Error::NoSpace { what: "capacity" }),
+                Err(_) => self.wait_for_checkpoint_room()?,
             }
         };
         let filling = Filling {
@@ -231,6 +286,19 @@ impl Log {
         };
         state.filling[slot] = Some(filling);
         Ok(())
+    }
+
+    fn wait_for_checkpoint_room(&self) -> Result<()> {
+        self.checkpoint_waits.store(true, Ordering::Relaxed);
+        let result = self.wait_for_space(PATIENCE_OF_CHECKPOINTS, &mut |appender| {
+            if appender.free_count() > FREE_FLOOR || appender.emptied_count() > 0 {
+                Wait::Over
+            } else {
+                Wait::On
+            }
+        });
+        self.checkpoint_waits.store(false, Ordering::Relaxed);
+        result
     }
 
     fn write_piece(
@@ -327,8 +395,13 @@ impl Log {
         let count = root.partitions.len();
         self.older_horizon
             .store(root.older_horizon, Ordering::Relaxed);
+        self.newest_horizon
+            .store(root.newest_horizon, Ordering::Relaxed);
         state.root = root;
-        state.imaged += u64::from(PARTITIONS_A_ROOT).min(count as u64);
+        Counters::add(
+            &self.counters.partitions_imaged,
+            u64::from(PARTITIONS_A_ROOT).min(count as u64),
+        );
         self.free_unreferenced(&state);
         Ok(())
     }
@@ -350,10 +423,11 @@ impl Log {
                 segment.state(),
                 State::Sealed | State::Cleaning | State::Emptied
             );
-            if ended && segment.last_seqno() < horizon {
-                if let Some(word) = bitmap.get_mut(id as usize / 64) {
-                    *word |= 1 << (id % 64);
-                }
+            if ended
+                && segment.last_seqno() < horizon
+                && let Some(word) = bitmap.get_mut(id as usize / 64)
+            {
+                *word |= 1 << (id % 64);
             }
         }
         bitmap

@@ -12,37 +12,116 @@ use crate::format::{Class, SegmentId};
 use crate::sync::Ordering;
 use crate::{Error, Result};
 
-use super::policy::{Candidate, select_victim};
-use super::recovery::Found;
-use super::{
-    Counters, GROUP_BYTES, Log, NoRoom, Owner, Position, RESERVE, ScannedFrame, SegmentScanner,
-    State,
-};
+use super::policy::{Candidate, cleaning_threshold_segments, select_victim};
+use super::recovery::{Found, reread_header};
+use super::{Counters, Log, NoRoom, Owner, Position, RESERVE, ScannedFrame, SegmentScanner, State};
 
 /// Segments prepared with one flush.
 const PREPARE_AT_ONCE: usize = 4;
+/// Segments given back with one flush.
+const DISCARD_AT_ONCE: usize = 16;
 /// Bytes written at a time when a segment is prepared.
 const PREPARE_BYTES: usize = 4 << 20;
 /// How often an idle space thread looks around.
 const TICK: Duration = Duration::from_millis(200);
+/// With this many free segments or fewer, emptied ones are committed before cleaning goes on.
+const COMMIT_BELOW: usize = 5;
+/// How soon it looks again while somebody waits for room.
+const RETRY: Duration = Duration::from_millis(1);
+/// Tombstones that replay needs ask for a checkpoint at this share of the capacity.
+const TOMBSTONE_SHARE: u64 = 32;
+/// Victims cleaned for each segment of callers' writes while nobody waits, at most.
+const VICTIMS_A_SEGMENT: u64 = 64;
 /// A victim must give back at least this share of a segment.
 const GAIN_SHARE: u64 = 128;
 
+/// Bounds cleaning that gains nothing: the last percent of a full store can be gained by
+/// copying everything again and again.
+pub(super) struct Effort {
+    clock: u64,
+    horizon: u64,
+    /// Victims after which those who wait are told that there is no space.
+    patience: u64,
+    /// Victims cleaned since a caller wrote or a checkpoint let tombstones go.
+    fruitless: u64,
+    /// Bytes of victims that may be cleaned while nobody waits.
+    credit: u64,
+    segment_bytes: u64,
+    checkpointed: bool,
+    asked_at: Option<u64>,
+}
+
+impl Effort {
+    pub(super) fn new(segment_count: u32, segment_bytes: u64) -> Self {
+        let patience = 2 * u64::from(segment_count);
+        Self {
+            clock: 0,
+            horizon: 0,
+            patience,
+            fruitless: 0,
+            credit: patience * segment_bytes,
+            segment_bytes,
+            checkpointed: false,
+            asked_at: None,
+        }
+    }
+
+    fn observe(&mut self, clock: u64, horizon: u64) {
+        if clock != self.clock {
+            let written = clock.saturating_sub(self.clock);
+            let earned = written.saturating_mul(VICTIMS_A_SEGMENT);
+            let most = self.patience * self.segment_bytes;
+            self.credit = self.credit.saturating_add(earned).min(most);
+            self.clock = clock;
+            self.fruitless = 0;
+            self.checkpointed = false;
+        }
+        if horizon != self.horizon {
+            self.horizon = horizon;
+            self.fruitless = 0;
+        }
+    }
+
+    fn may_clean(&self, starving: bool) -> bool {
+        if starving {
+            self.fruitless < self.patience
+        } else {
+            self.credit >= self.segment_bytes
+        }
+    }
+
+    fn cleaned(&mut self) {
+        self.fruitless += 1;
+        self.credit = self.credit.saturating_sub(self.segment_bytes);
+    }
+
+    fn may_checkpoint(&self) -> bool {
+        !self.checkpointed
+    }
+
+    fn checkpointed(&mut self) {
+        self.checkpointed = true;
+    }
+
+    /// Whether to ask for newer images: once for each horizon.
+    fn may_ask(&mut self) -> bool {
+        self.asked_at.replace(self.horizon) != Some(self.horizon)
+    }
+}
+
 impl Log {
-    /// Free segments below which cleaning runs: the reserve, and what the groups in the air
-    /// take before an emptied segment comes back.
+    /// Free segments, emptied ones included, below which cleaning runs.
     fn low_water(&self) -> usize {
-        let margin = 2 + 2 * GROUP_BYTES / self.geometry.segment_bytes;
-        let most = (u64::from(self.geometry.segment_count) / 16).max(2);
-        RESERVE.user + margin.min(most) as usize
+        cleaning_threshold_segments(RESERVE.user as u64) as usize
     }
 
     /// The space thread.
     pub(crate) fn cleaner(&self, owner: &dyn Owner) {
         let mut last_tick = Instant::now();
         let mut last_appended = 0;
+        let mut effort = Effort::new(self.geometry.segment_count, self.geometry.segment_bytes);
         while !self.is_stopping() {
-            match self.make_space(owner) {
+            match self.make_space(owner, &mut effort) {
                 Ok(true) => continue,
                 Ok(false) => {}
                 Err(error) => {
@@ -50,7 +129,14 @@ impl Log {
                     if self.is_stopping() {
                         return;
                     }
+                    self.give_up();
                 }
+            }
+            if self.is_starving() {
+                // Those who wait have patience for a few rounds only.
+                let appender = self.appender.lock();
+                drop(self.work.wait_for(appender, RETRY));
+                continue;
             }
             let appender = self.appender.lock();
             let appended = appender.appended_bytes();
@@ -70,7 +156,7 @@ impl Log {
     }
 
     /// One step towards enough free segments; false when there is nothing to do.
-    fn make_space(&self, owner: &dyn Owner) -> Result<bool> {
+    pub(super) fn make_space(&self, owner: &dyn Owner, effort: &mut Effort) -> Result<bool> {
         let (free, emptied, unwritten) = {
             let appender = self.appender.lock();
             (
@@ -79,14 +165,20 @@ impl Log {
                 appender.unwritten_count(),
             )
         };
-        let starving = self.starving.load(Ordering::Relaxed) > 0;
+        let starving = self.is_starving();
         let low_water = self.low_water();
         if unwritten > 0 && (free < low_water + PREPARE_AT_ONCE || starving) {
             self.prepare_some()?;
             return Ok(true);
         }
+        if free <= COMMIT_BELOW && emptied > 0 {
+            // What is emptied comes back before more is cleaned: else survivors of all
+            // classes would have to share heads.
+            self.commit_now()?;
+            return Ok(true);
+        }
         if free + emptied < low_water || (starving && emptied == 0) {
-            return self.clean_one(owner);
+            return self.clean_one(owner, effort, starving);
         }
         if starving || (free < low_water && emptied > 0) {
             self.commit_now()?;
@@ -104,31 +196,40 @@ impl Log {
         Ok(false)
     }
 
-    fn victims(&self) -> impl Iterator<Item = (SegmentId, &super::Segment)> {
+    fn sealed(&self) -> impl Iterator<Item = (SegmentId, &super::Segment)> {
         self.table.iter().filter(|(_, segment)| {
-            segment.state() == State::Sealed
-                && segment.written() >= segment.end()
-                && !segment.is_quarantined()
+            segment.state() == State::Sealed && segment.written() >= segment.end()
         })
+    }
+
+    fn victims(&self) -> impl Iterator<Item = (SegmentId, &super::Segment)> {
+        self.sealed()
+            .filter(|(_, segment)| !segment.is_quarantined())
     }
 
     fn find_empty(&self) -> Option<SegmentId> {
         let horizon = self.older_horizon.load(Ordering::Relaxed);
-        self.victims()
+        // Also of those with damage: nothing in them has to be read any more.
+        self.sealed()
             .find(|(_, segment)| {
                 segment.live_bytes() == 0 && segment.needed_tombstone_bytes(horizon) == 0
             })
             .map(|(id, _)| id)
     }
 
-    fn clean_one(&self, owner: &dyn Owner) -> Result<bool> {
+    fn is_starving(&self) -> bool {
+        self.starving.load(Ordering::Relaxed) > 0
+    }
+
+    fn clean_one(&self, owner: &dyn Owner, effort: &mut Effort, starving: bool) -> Result<bool> {
         let horizon = self.older_horizon.load(Ordering::Relaxed);
         let segment_bytes = self.geometry.segment_bytes;
         let clock = self.appender.lock().clock();
-        let mut tombstones = false;
+        effort.observe(clock, horizon);
+        let mut tombstone_bytes = 0;
         let candidates = self.victims().filter_map(|(segment, entry)| {
             let needed = u64::from(entry.needed_tombstone_bytes(horizon));
-            tombstones |= needed > 0;
+            tombstone_bytes += needed;
             let live_bytes = entry.live_bytes().max(0) as u64 + needed;
             let age = clock.saturating_sub(entry.sealed_clock());
             let gains = live_bytes + segment_bytes / GAIN_SHARE <= segment_bytes;
@@ -139,10 +240,14 @@ impl Log {
             })
         });
         let victim = select_victim(candidates, segment_bytes).map(|victim| victim.segment);
-        let fruitless = self.fruitless.fetch_add(1, Ordering::Relaxed);
-        let patience = 2 * u64::from(self.geometry.segment_count);
+        if tombstone_bytes > self.geometry.capacity / TOMBSTONE_SHARE && effort.may_ask() {
+            let steps = self.checkpoint_steps(owner);
+            self.wants_checkpoint.store(steps, Ordering::Relaxed);
+            self.work.notify_all();
+        }
         match victim {
-            Some(victim) if fruitless < patience => {
+            Some(victim) if effort.may_clean(starving) => {
+                effort.cleaned();
                 self.empty(owner, victim)?;
                 Ok(true)
             }
@@ -150,17 +255,25 @@ impl Log {
                 self.commit_now()?;
                 Ok(true)
             }
-            _ if tombstones && fruitless < 2 * patience => {
+            _ if !starving => Ok(false),
+            _ if tombstone_bytes > 0 && effort.may_checkpoint() => {
                 // Newer images make the tombstones superfluous.
-                self.fruitless.fetch_add(patience / 4, Ordering::Relaxed);
-                self.checkpoint_all(owner)?;
-                self.checkpoint_all(owner)?;
-                Ok(true)
+                match self.checkpoint_for_cleaner(owner) {
+                    Some(Ok(()) | Err(Error::NoSpace { .. })) => {
+                        effort.checkpointed();
+                        Ok(true)
+                    }
+                    Some(Err(error)) => Err(error),
+                    None => {
+                        if self.checkpoint_waits.load(Ordering::Relaxed) {
+                            self.give_up();
+                        }
+                        Ok(false)
+                    }
+                }
             }
             _ => {
-                self.stuck.store(true, Ordering::Relaxed);
-                let _appender = self.appender.lock();
-                self.space.notify_all();
+                self.give_up();
                 Ok(false)
             }
         }
@@ -171,15 +284,20 @@ impl Log {
         let horizon = self.older_horizon.load(Ordering::Relaxed);
         let segment = self.table.segment(victim);
         segment.set_state(State::Cleaning);
+        let mut whole = true;
         if segment.live_bytes() > 0 || segment.needed_tombstone_bytes(horizon) > 0 {
-            if let Err(error) = self.relocate_all(owner, victim, horizon) {
-                segment.set_state(State::Sealed);
-                return Err(error);
+            match self.relocate_all(owner, victim, horizon) {
+                Ok(read_all) => whole = read_all,
+                Err(error) => {
+                    segment.set_state(State::Sealed);
+                    return Err(error);
+                }
             }
         }
-        if segment.live_bytes() != 0 {
+        let tombstones_lost = !whole && segment.needed_tombstone_bytes(horizon) > 0;
+        if segment.live_bytes() != 0 || tombstones_lost {
             // Records that cannot be read stay where they are, so that reading them says so.
-            tracing::error!(segment = victim, "live records of a segment cannot be read");
+            tracing::error!(segment = victim, "records of a segment cannot be read");
             segment.quarantine();
             segment.set_state(State::Sealed);
             return Ok(());
@@ -190,26 +308,36 @@ impl Log {
         Ok(())
     }
 
-    fn relocate_all(&self, owner: &dyn Owner, victim: SegmentId, horizon: u64) -> Result<()> {
-        let mut block = AlignedBuf::zeroed(self.geometry.header_bytes() as usize);
-        self.read_device(self.geometry.segment_offset(victim), &mut block)?;
-        let Found::Header(header) = super::recovery::parse_header(&block, &self.geometry, victim)
-        else {
-            return Ok(());
+    /// Relocates every record of a victim that can be read; says whether that was all.
+    fn relocate_all(&self, owner: &dyn Owner, victim: SegmentId, horizon: u64) -> Result<bool> {
+        let segment = self.table.segment(victim);
+        let header = match reread_header(&*self.device, &self.geometry, victim) {
+            Ok(Found::Header(header)) => header,
+            Ok(_) | Err(Error::Io { .. }) => return Ok(false),
+            Err(other) => return Err(other),
         };
-        let mut scanner = SegmentScanner::new(header, u64::MAX);
+        let mut scanner = SegmentScanner::new(header, u64::MAX).past_bad_blocks();
+        let mut whole = true;
         loop {
             while let Some(frame) = scanner.take(&*self.device)? {
                 match self.relocate_frame(owner, victim, &frame, horizon) {
                     Err(Error::Corrupt { offset, why }) => {
                         Counters::add(&self.counters.read_errors, 1);
                         tracing::error!(offset, %why, "a record in a victim is damaged");
+                        whole = false;
                     }
                     other => other?,
                 }
             }
-            if self.table.segment(victim).live_bytes() == 0 || !scanner.resync(&*self.device)? {
-                return Ok(());
+            // Where a segment that a crash cut short ends is not known here.
+            let end_known = u64::from(segment.end()) < self.geometry.segment_bytes;
+            if scanner.is_sealed() || (end_known && scanner.end() >= u64::from(segment.end())) {
+                return Ok(whole && !scanner.met_bad_blocks());
+            }
+            let found_more = scanner.resync(&*self.device)?;
+            whole &= !found_more && !end_known;
+            if !found_more {
+                return Ok(whole && !scanner.met_bad_blocks());
             }
         }
     }
@@ -246,7 +374,7 @@ impl Log {
 
     /// Writes zeros into never-used segments, so that later small writes into them need no
     /// work of the file system.
-    fn prepare_some(&self) -> Result<()> {
+    pub(super) fn prepare_some(&self) -> Result<()> {
         let mut taken = Vec::new();
         {
             let mut appender = self.appender.lock();
@@ -322,15 +450,28 @@ impl Log {
             })
     }
 
-    /// Gives the blocks of surplus free segments back to the device, at a bounded rate.
+    /// Gives the blocks of surplus free segments back to the device, at a bounded rate and a
+    /// few at a time: a slow device must hold up neither a stop nor those who wait for room.
     fn discard_surplus(&self, elapsed: Duration) -> Result<()> {
         let rate = self.options.discard_bytes_per_second as f64;
         let budget = (rate * elapsed.as_secs_f64()) as u64 / self.geometry.segment_bytes;
+        let mut left = usize::try_from(budget).unwrap_or(usize::MAX);
+        while left > 0 && !self.is_stopping() && !self.is_starving() {
+            let discarded = self.discard_some(left.min(DISCARD_AT_ONCE))?;
+            if discarded == 0 {
+                break;
+            }
+            left -= discarded;
+        }
+        Ok(())
+    }
+
+    fn discard_some(&self, count: usize) -> Result<usize> {
         let keep = 2 * self.low_water() + PREPARE_AT_ONCE;
         let mut taken = Vec::new();
         {
             let mut appender = self.appender.lock();
-            while (taken.len() as u64) < budget {
+            while taken.len() < count {
                 let Some(segment) = appender.take_surplus(keep) else {
                     break;
                 };
@@ -338,23 +479,23 @@ impl Log {
             }
         }
         if taken.is_empty() {
-            return Ok(());
+            return Ok(0);
         }
         for segment in &taken {
             self.write_free_header(*segment, Class::Discarded)
                 .inspect_err(|_| self.poison())?;
         }
         self.flush_device().inspect_err(|_| self.poison())?;
-        for segment in taken {
+        for segment in &taken {
             // The header stays: a generation must never come twice.
-            let start = self.geometry.segment_offset(segment);
+            let start = self.geometry.segment_offset(*segment);
             let kept = self.geometry.header_bytes().max(4096);
             let len = self.geometry.segment_bytes - kept;
             if self.device.discard(start + kept, len).is_ok() {
                 Counters::add(&self.counters.discarded_bytes, len);
             }
-            self.appender.lock().discarded(segment);
+            self.appender.lock().discarded(*segment);
         }
-        Ok(())
+        Ok(taken.len())
     }
 }

@@ -61,6 +61,7 @@ impl Log {
     }
 
     /// The last durable seqno.
+    #[cfg(all(test, loom))]
     pub(crate) fn durable(&self) -> Seqno {
         self.commit.lock().durable
     }

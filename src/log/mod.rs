@@ -5,10 +5,14 @@
 //! write and load your part of the checkpoint. (RAMCloud's cut between log and index.)
 
 mod appender;
+mod applier;
 mod checkpoint;
 mod cleaner;
 mod committer;
 mod policy;
+#[cfg(test)]
+mod policy_tests;
+mod rebuild;
 mod recovery;
 mod retire;
 mod scanner;
@@ -18,15 +22,19 @@ mod superblocks;
 use std::time::Duration;
 
 use crate::device::{AlignedBuf, Device};
-use crate::format::{Address, Geometry, HEAD_COUNT, Invalid, LengthCode, Record, SegmentId, Seqno};
+use crate::format::{
+    Address, Cut, Geometry, HEAD_COUNT, Invalid, LengthCode, Record, SegmentId, Seqno,
+};
 use crate::sync::{Arc, AtomicBool, AtomicU64, Condvar, Mutex, MutexGuard, Ordering};
 use crate::{Error, Result};
 
-pub(crate) use appender::{Appender, NewRecord, NoRoom, Purpose};
+pub(crate) use appender::{Appender, NewRecord, NoRoom, Purpose, Room};
+pub(crate) use applier::Lane;
 pub(crate) use checkpoint::CheckpointState;
-pub(crate) use policy::{first_exponent, next_exponent, survivor_exponent};
-pub(crate) use recovery::open_log;
-pub(crate) use scanner::{ScannedFrame, SegmentScanner};
+pub(crate) use policy::{first_exponent, head_class, next_exponent, survivor_exponent};
+pub(crate) use rebuild::{Rebuilt, log_to_rebuild};
+pub(crate) use recovery::{Found, open_log, parse_header};
+pub(crate) use scanner::{ScannedFrame, SegmentScanner, read_retrying};
 pub(crate) use segments::{Segment, SegmentTable, State};
 pub(crate) use superblocks::{Superblocks, create_superblocks, find_superblock};
 
@@ -53,8 +61,9 @@ pub(crate) enum Relocation {
 
 /// The owner of the records in the log.
 pub(crate) trait Owner: Send + Sync {
-    /// Applies a record of the log. Records come in the order of their seqnos.
-    fn replay(&self, log: &Log, record: &Record<'_>, position: Position) -> Result<()>;
+    /// Applies to the shards of `lane` what a record says of them. Every lane gets every
+    /// record, in the order of seqnos; lanes run beside one another.
+    fn replay(&self, log: &Log, record: &Record<'_>, position: Position, lane: Lane) -> Result<()>;
 
     /// Appends the record again if it is needed, and redirects what points to it, in one
     /// step against every writer of its key. `horizon`: older tombstones are not needed.
@@ -94,8 +103,8 @@ pub(crate) trait Owner: Send + Sync {
     /// Whether all of a partition has been loaded.
     fn partition_is_whole(&self, partition: u32) -> bool;
 
-    /// Bytes of DRAM of the owner's state: about what all images take on flash.
-    fn memory_bytes(&self) -> u64;
+    /// Bytes that one generation of images takes on flash, at most.
+    fn image_bytes(&self) -> u64;
 
     /// Drops cached data of a segment whose life ended.
     fn segment_freed(&self, segment: SegmentId) {
@@ -162,20 +171,22 @@ pub(crate) struct Log {
     committed: Condvar,
     poisoned: AtomicBool,
     stopping: AtomicBool,
-    /// The cleaner found nothing to gain.
-    stuck: AtomicBool,
+    /// How often the cleaner found nothing to gain while somebody waited for room.
+    stuck: AtomicU64,
     /// Writers waiting for room now.
     starving: AtomicU64,
     checkpoint: Mutex<CheckpointState>,
     superblocks: Mutex<Superblocks>,
     /// Tombstones older than this are not needed for replay.
     older_horizon: AtomicU64,
-    /// The cleaner asks for newer images.
-    wants_checkpoint: AtomicBool,
     /// Appended bytes at which the checkpointer wants to be woken.
     checkpoint_due: AtomicU64,
-    /// Victims emptied since a writer last got room: bounds cleaning that gains nothing.
-    fruitless: AtomicU64,
+    /// A crash now replays from here on.
+    newest_horizon: AtomicU64,
+    /// Steps of checkpointing the cleaner asks for, so that tombstones can go.
+    wants_checkpoint: AtomicU64,
+    /// A checkpoint holds its lock and waits for room.
+    checkpoint_waits: AtomicBool,
     clock: AtomicU64,
     pub(crate) counters: Counters,
 }
@@ -207,14 +218,15 @@ impl Log {
             committed: Condvar::new(),
             poisoned: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
-            stuck: AtomicBool::new(false),
+            stuck: AtomicU64::new(0),
             starving: AtomicU64::new(0),
             checkpoint: Mutex::new(CheckpointState::default()),
             superblocks: Mutex::new(superblocks),
             older_horizon: AtomicU64::new(0),
-            wants_checkpoint: AtomicBool::new(false),
             checkpoint_due: AtomicU64::new(u64::MAX),
-            fruitless: AtomicU64::new(0),
+            newest_horizon: AtomicU64::new(0),
+            wants_checkpoint: AtomicU64::new(0),
+            checkpoint_waits: AtomicBool::new(false),
             clock: AtomicU64::new(0),
             counters: Counters::default(),
         }
@@ -354,6 +366,12 @@ impl Log {
         Ok(())
     }
 
+    /// The cuts in force; those of a store opened read-only include the one that its open
+    /// would have made.
+    pub(crate) fn cuts(&self) -> Vec<Cut> {
+        self.superblocks.lock().current.cuts.clone()
+    }
+
     /// Crashed epochs whose frames may still be on media.
     pub(crate) fn cut_count(&self) -> usize {
         self.superblocks.lock().current.cuts.len()
@@ -391,14 +409,9 @@ impl Log {
         self.mark_clean()
     }
 
-    /// A record's bytes died: the cleaner may have something to gain again.
+    /// A record's bytes died.
     pub(crate) fn record_died(&self, address: Address, bytes: u64) {
         self.table.add_live(address, -(bytes as i64));
-        if self.stuck.load(Ordering::Relaxed) {
-            self.fruitless.store(0, Ordering::Relaxed);
-            self.stuck.store(false, Ordering::Relaxed);
-            self.work.notify_all();
-        }
     }
 
     /// Bytes of records the store accepts: what remains when the reserve, two generations
@@ -412,24 +425,63 @@ impl Log {
         segments * payload / 100 * USABLE_PERCENT
     }
 
-    /// Waits until `ready`; an error if the store fails or no room can be made.
-    pub(crate) fn wait_for_space(&self, ready: &dyn Fn(&Appender) -> bool) -> Result<()> {
+    /// Most bytes of records that live and new ones may be together while a batch is
+    /// written: beyond, no cleaning makes room for what it does not replace yet.
+    pub(crate) fn most_bytes(&self, image_bytes: u64) -> u64 {
+        self.usable_bytes(image_bytes) / USABLE_PERCENT * 100
+    }
+
+    /// Waits until there is room; `NoSpace` if none can be made. A caller that passes a
+    /// `claim` may get one: then the room is kept for it until it lets the claim go.
+    pub(crate) fn wait_for_room<'a>(
+        &'a self,
+        room: &Room,
+        mut claim: Option<&mut Option<Claim<'a>>>,
+    ) -> Result<()> {
+        self.wait_for_space(PATIENCE, &mut |appender| {
+            let mut claimed = false;
+            if let Some(claim) = claim.as_deref_mut() {
+                if claim.is_none() && appender.claim(room) {
+                    *claim = Some(Claim(self));
+                }
+                claimed = claim.is_some();
+            }
+            if appender.has_room(room, claimed) {
+                Wait::Over
+            } else if !claimed && appender.is_held_back(room) {
+                // Another's claim is in the way, not a lack of room.
+                Wait::Excused
+            } else {
+                Wait::On
+            }
+        })
+    }
+
+    /// Waits as `step` says, which is asked whenever there may be more room; `NoSpace` when
+    /// the cleaner found nothing to gain for `rounds` times since.
+    fn wait_for_space(
+        &self,
+        rounds: u64,
+        step: &mut dyn FnMut(&mut Appender) -> Wait,
+    ) -> Result<()> {
         self.starving.fetch_add(1, Ordering::Relaxed);
         let mut appender = self.appender.lock();
+        let mut last = self.stuck.load(Ordering::Relaxed) + rounds;
         let result = loop {
             if self.is_poisoned() {
                 break Err(Error::Poisoned);
             }
-            if self.stopping.load(Ordering::Acquire) {
+            match step(&mut appender) {
+                Wait::Over => break Ok(()),
                 // The space thread is gone.
-                break Err(Error::NoSpace { what: "capacity" });
-            }
-            if ready(&appender) {
-                self.fruitless.store(0, Ordering::Relaxed);
-                break Ok(());
-            }
-            if self.stuck.load(Ordering::Relaxed) {
-                break Err(Error::NoSpace { what: "capacity" });
+                _ if self.stopping.load(Ordering::Acquire) => {
+                    break Err(Error::NoSpace { what: "capacity" });
+                }
+                Wait::Excused => last = self.stuck.load(Ordering::Relaxed) + rounds,
+                Wait::On if self.stuck.load(Ordering::Relaxed) >= last => {
+                    break Err(Error::NoSpace { what: "capacity" });
+                }
+                Wait::On => {}
             }
             self.work.notify_all();
             appender = self.space.wait_for(appender, Duration::from_millis(100));
@@ -437,6 +489,13 @@ impl Log {
         drop(appender);
         self.starving.fetch_sub(1, Ordering::Relaxed);
         result
+    }
+
+    /// Tells those who wait for room that there is none to be made.
+    fn give_up(&self) {
+        let _appender = self.appender.lock();
+        self.stuck.fetch_add(1, Ordering::Relaxed);
+        self.space.notify_all();
     }
 
     /// Reads `into` from the device, counting errors and trying again: a transient error or
@@ -472,8 +531,36 @@ impl Log {
     }
 }
 
-/// Reads are tried again this often (as BlueStore does).
-pub(crate) const READ_RETRIES: u32 = 3;
+/// What one who waits for room makes of what there is.
+enum Wait {
+    /// It is enough.
+    Over,
+    /// It is not.
+    On,
+    /// It is not, because another has a claim on it.
+    Excused,
+}
+
+/// Room kept for one large batch: without it smaller writes would take every segment the
+/// cleaner makes free, and the batch would wait for ever.
+pub(crate) struct Claim<'a>(&'a Log);
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        self.0.appender.lock().drop_claim();
+        self.0.space.notify_all();
+    }
+}
+
+/// Times the cleaner must have found nothing to gain before a writer is told that there is
+/// no space. The first may have been decided before the writer came.
+const PATIENCE: u64 = 3;
+/// A checkpoint gives up first: its lock is what the cleaner may need.
+const PATIENCE_OF_CHECKPOINTS: u64 = 1;
+
+/// Reads are tried again this often. BlueStore's 3 would take one frame in 600 for damaged
+/// where a fifth of the reads is bad; this makes it one in two million.
+pub(crate) const READ_RETRIES: u32 = 8;
 /// Segments the store keeps for itself: open heads, the checkpoint's two, and the reserve.
 const RESERVED_SEGMENTS: u64 = HEAD_COUNT as u64 + 2 + RESERVE.user as u64 + 4;
 /// Beyond this share of the rest, cleaning gains too little to go on.

@@ -21,11 +21,16 @@ use crate::format::{
 use crate::sync::Arc;
 use crate::{Error, Result};
 
+use super::applier::Appliers;
 use super::scanner::read_retrying;
 use super::{
-    Log, LogOptions, Owner, Position, READ_RETRIES, ScannedFrame, SegmentScanner, SegmentTable,
-    Start, State, Superblocks,
+    Log, LogOptions, Owner, READ_RETRIES, ScannedFrame, SegmentScanner, SegmentTable, Start, State,
+    Superblocks,
 };
+
+/// How far behind the end of a segment recovery looks for a frame that shows damage: more
+/// than a frame of most groups, and a few milliseconds for all open heads.
+const GAP_BYTES_MAX: u64 = 4 << 20;
 
 /// What a segment's first block says.
 #[derive(Debug, Clone, Copy)]
@@ -84,7 +89,11 @@ pub(crate) fn parse_header(bytes: &[u8], geometry: &Geometry, segment: SegmentId
 }
 
 /// A header that was not there is read again: one bad read must not lose a segment.
-fn reread_header(device: &dyn Device, geometry: &Geometry, segment: SegmentId) -> Result<Found> {
+pub(crate) fn reread_header(
+    device: &dyn Device,
+    geometry: &Geometry,
+    segment: SegmentId,
+) -> Result<Found> {
     let mut block = AlignedBuf::zeroed(geometry.header_bytes() as usize);
     let mut found = Found::Blank;
     for _ in 0..READ_RETRIES {
@@ -121,7 +130,7 @@ pub(crate) fn open_log(
     Ok(log)
 }
 
-fn fill_table(table: &SegmentTable, headers: &[Found], wants_prewrite: bool) {
+pub(super) fn fill_table(table: &SegmentTable, headers: &[Found], wants_prewrite: bool) {
     let segment_bytes = |header: &SegmentHeader| header.geometry.segment_bytes as u32;
     for ((_, segment), found) in table.iter().zip(headers) {
         match found {
@@ -393,6 +402,17 @@ impl<'a> Replay<'a> {
 
     fn run(&mut self, owner: &dyn Owner) -> Result<()> {
         self.check_holes()?;
+        let log = self.log;
+        std::thread::scope(|scope| {
+            let appliers = Appliers::start(scope, log, owner);
+            let scanned = self.scan(&appliers);
+            // What a lane met comes first in the log.
+            appliers.finish().and(scanned)
+        })?;
+        self.check_ends()
+    }
+
+    fn scan(&mut self, appliers: &Appliers<'_>) -> Result<()> {
         let device = &*self.log.device;
         let mut to_open = self.segments_to_scan().into_iter().peekable();
         let mut scanners: Vec<SegmentScanner> = Vec::new();
@@ -410,7 +430,10 @@ impl<'a> Replay<'a> {
                         heap.push(Reverse((frame.group, scanners.len())));
                         scanners.push(scanner);
                     }
-                    None => self.scanned(&scanner),
+                    None => {
+                        self.check_gap(&mut scanner)?;
+                        self.scanned(&scanner);
+                    }
                 }
                 self.saw(header.epoch, header.group);
             }
@@ -444,15 +467,20 @@ impl<'a> Replay<'a> {
                 }
             }
             let is_last = heap.is_empty() && to_open.peek().is_none();
-            self.group(owner, group, &frames, is_last)?;
+            let accepted = self.group(group, &frames, is_last)?;
             for (frame, epoch, _) in &frames {
                 self.saw(*epoch, frame.header.group);
             }
+            let frames = frames.into_iter().map(|(frame, _, _)| frame).collect();
+            if accepted && !appliers.send(frames) {
+                break;
+            }
         }
-        for scanner in &scanners {
+        for scanner in &mut scanners {
+            self.check_gap(scanner)?;
             self.scanned(scanner);
         }
-        self.check_ends()
+        Ok(())
     }
 
     fn last_group_of(&self, epoch: u64) -> u64 {
@@ -470,14 +498,13 @@ impl<'a> Replay<'a> {
         self.seen_unsettled |= Some(epoch) == self.unsettled;
     }
 
-    /// Accepts or drops one group, all frames of which are at hand.
+    /// Accepts (true) or drops one group, all frames of which are at hand.
     fn group(
         &mut self,
-        owner: &dyn Owner,
         group: u64,
         frames: &[(ScannedFrame, u64, u64)],
         is_last: bool,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         for (frame, epoch, _) in frames {
             self.seen_seqno = self.seen_seqno.max(frame.header.last_seqno);
             if Some(*epoch) == self.unsettled {
@@ -498,10 +525,10 @@ impl<'a> Replay<'a> {
                 let first = self.dropped.entry(frame.segment).or_insert(frame.offset);
                 *first = frame.offset.min(*first);
             }
-            return Ok(());
+            return Ok(false);
         }
         if frames.is_empty() {
-            return Ok(());
+            return Ok(false);
         }
         self.accepted_group = group;
         for (frame, _, _) in frames {
@@ -510,7 +537,7 @@ impl<'a> Replay<'a> {
             let segment = self.log.table.segment(frame.segment);
             segment.set_last_seqno(segment.last_seqno().max(frame.header.last_seqno));
         }
-        self.apply(owner, frames)
+        Ok(true)
     }
 
     fn is_complete(&self, frames: &[(ScannedFrame, u64, u64)]) -> bool {
@@ -523,37 +550,25 @@ impl<'a> Replay<'a> {
                 .all(|(frame, _, _)| frame.verify(&self.log.geometry).is_ok())
     }
 
-    fn apply(&self, owner: &dyn Owner, frames: &[(ScannedFrame, u64, u64)]) -> Result<()> {
-        let geometry = &self.log.geometry;
-        let mut records = Vec::new();
-        for (frame, _, _) in frames {
-            let head = self.log.table.segment(frame.segment).head();
-            frame.visit(geometry, &mut |found| {
-                let address = geometry.address(frame.segment, found.offset);
-                records.push((
-                    Position {
-                        address,
-                        seqno: found.seqno,
-                        head,
-                    },
-                    found.record,
-                ));
-                Ok(())
-            })?;
+    /// Frames of a segment are in the order of their groups, and one group is in the air at a
+    /// time: a frame behind one that does not verify says that there is damage, not the end
+    /// of the log. Only frames of a last group with several frames may both be torn.
+    fn check_gap(&self, scanner: &mut SegmentScanner) -> Result<()> {
+        if scanner.is_sealed() {
+            return Ok(());
         }
-        if frames.len() > 1 {
-            records.sort_unstable_by_key(|(position, _)| position.seqno);
+        let end = scanner.end();
+        let Some((_, frame)) = scanner.find_frame(&*self.log.device, GAP_BYTES_MAX)? else {
+            return Ok(());
+        };
+        if frame.group >= self.seen_group && frame.frame_count > 1 {
+            return Ok(());
         }
-        for (position, record) in &records {
-            if record.kind.is_tombstone() {
-                if let Some((_, segment, _)) = self.log.table.locate(position.address) {
-                    segment
-                        .add_tombstone(position.seqno, self.log.record_bytes(record.length) as u32);
-                }
-            }
-            owner.replay(self.log, record, *position)?;
-        }
-        Ok(())
+        let offset = self.log.geometry.segment_offset(scanner.header.segment) + end;
+        Err(Error::Corrupt {
+            offset,
+            why: Invalid::Missing("an acknowledged frame"),
+        })
     }
 
     fn scanned(&mut self, scanner: &SegmentScanner) {
@@ -578,12 +593,11 @@ impl<'a> Replay<'a> {
                     && header.group <= self.last_group_of(header.epoch)
             })
         };
-        let used = self.headers.iter().rposition(in_use);
-        let end = used.map_or(0, |last| last + 1);
+        let end = self.headers.iter().rposition(in_use);
         for (segment, found) in (0..).zip(self.headers) {
             let why = match found {
                 Found::Header(_) => continue,
-                Found::Blank if segment as usize >= end => continue,
+                Found::Blank if end.is_none_or(|end| segment as usize > end) => continue,
                 Found::Blank => Invalid::Missing("a segment header"),
                 Found::Damaged(why) => *why,
             };
@@ -676,6 +690,10 @@ impl<'a> Replay<'a> {
                 next.epoch += 1;
                 next.clean = None;
             })?;
+        } else {
+            // In memory only: who inspects the store must know what does not count.
+            let cut = self.cut(old_epoch);
+            superblocks.current.cuts.extend(cut);
         }
         let start = Start {
             epoch: superblocks.current.epoch,

@@ -6,7 +6,7 @@
 use crate::device::{AlignedBuf, Device};
 use crate::format::{
     FrameHeader, Geometry, Invalid, Record, Seed, SegmentHeader, SegmentId, Seqno,
-    first_record_offset, parse_record,
+    first_record_offset, parse_record, read_verified_record,
 };
 use crate::{Error, Result};
 
@@ -42,6 +42,7 @@ pub(crate) struct ScannedFrame {
     pub(crate) offset: u64,
     bytes: Vec<u8>,
     unit_bytes: u32,
+    is_verified: bool,
 }
 
 /// A record of a scanned frame.
@@ -74,8 +75,12 @@ impl ScannedFrame {
                 .ok()
                 .and_then(|at| self.bytes.get(at..self.header.data_bytes as usize))
                 .ok_or_else(|| corrupt(Invalid::Truncated))?;
-            let record =
-                parse_record(bytes, self.seed, offset, self.unit_bytes).map_err(corrupt)?;
+            let record = if self.is_verified {
+                read_verified_record(bytes, self.unit_bytes)
+            } else {
+                parse_record(bytes, self.seed, offset, self.unit_bytes)
+            };
+            let record = record.map_err(corrupt)?;
             seqno += record.delta;
             at += record.length.units() * u64::from(self.unit_bytes);
             visitor(ScannedRecord {
@@ -113,6 +118,9 @@ pub(crate) struct SegmentScanner {
     sealed: bool,
     /// Frames of later groups do not exist.
     last_group: u64,
+    /// Reads zeros for blocks that cannot be read.
+    past_bad_blocks: bool,
+    met_bad_blocks: bool,
 }
 
 impl SegmentScanner {
@@ -127,7 +135,21 @@ impl SegmentScanner {
             next: None,
             sealed: false,
             last_group,
+            past_bad_blocks: false,
+            met_bad_blocks: false,
         }
+    }
+
+    /// The same walk, taking blocks that cannot be read for zeros: one bad block must not
+    /// hide a segment from the cleaner. Not for recovery, where zeros look like the end.
+    pub(crate) fn past_bad_blocks(mut self) -> Self {
+        self.past_bad_blocks = true;
+        self
+    }
+
+    /// Whether there were blocks that cannot be read.
+    pub(crate) fn met_bad_blocks(&self) -> bool {
+        self.met_bad_blocks
     }
 
     /// Offset after the last valid frame seen.
@@ -183,7 +205,8 @@ impl SegmentScanner {
         };
         let mut frame = self.frame(device, header)?;
         for _ in 0..READ_RETRIES {
-            if frame.verify(&self.header.geometry).is_ok() {
+            frame.is_verified = frame.verify(&self.header.geometry).is_ok();
+            if frame.is_verified {
                 break;
             }
             self.window.clear();
@@ -215,22 +238,48 @@ impl SegmentScanner {
             offset: self.offset,
             bytes,
             unit_bytes: self.header.geometry.unit_bytes,
+            is_verified: false,
         })
     }
 
     /// Tries the blocks after the end for another frame: damage in the middle must not hide
     /// what follows. True when one was found; the walk goes on there.
     pub(crate) fn resync(&mut self, device: &dyn Device) -> Result<bool> {
+        if self.is_sealed() {
+            return Ok(false);
+        }
+        let Some((offset, _)) = self.find_frame(device, u64::MAX)? else {
+            return Ok(false);
+        };
+        self.offset = offset;
+        Ok(self.peek(device)?.is_some())
+    }
+
+    /// The first valid frame after the end of the walk, within `limit` bytes.
+    pub(crate) fn find_frame(
+        &mut self,
+        device: &dyn Device,
+        limit: u64,
+    ) -> Result<Option<(u64, FrameHeader)>> {
         let geometry = self.header.geometry;
-        let start = self.offset;
-        while !self.is_sealed() {
-            self.offset += u64::from(geometry.block_bytes);
-            if self.peek(device)?.is_some() {
-                return Ok(true);
+        let block_bytes = u64::from(geometry.block_bytes);
+        let end = geometry
+            .segment_bytes
+            .min(self.offset.saturating_add(limit));
+        let mut offset = self.offset + block_bytes;
+        while offset + block_bytes <= end {
+            self.load(device, offset, block_bytes, WINDOW_BYTES)?;
+            let at = (offset - self.window_at) as usize;
+            let bytes = self.window.get(at..).unwrap_or_default();
+            let header = FrameHeader::decode(bytes, self.seed, offset, geometry.segment_bytes);
+            match header {
+                Ok(header) if header.group <= self.last_group => {
+                    return Ok(Some((offset, header)));
+                }
+                _ => offset += block_bytes,
             }
         }
-        self.offset = start;
-        Ok(false)
+        Ok(None)
     }
 
     fn load(&mut self, device: &dyn Device, offset: u64, len: u64, at_once: u64) -> Result<()> {
@@ -244,6 +293,23 @@ impl SegmentScanner {
         self.window.resize_for_overwrite(bytes as usize);
         self.window_at = offset;
         let device_offset = geometry.segment_offset(self.header.segment) + offset;
-        read_retrying(device, device_offset, &mut self.window)
+        match read_retrying(device, device_offset, &mut self.window) {
+            Err(Error::Io { .. }) if self.past_bad_blocks => {}
+            other => return other,
+        }
+        let block_bytes = geometry.block_bytes as usize;
+        let mut block = AlignedBuf::zeroed(block_bytes);
+        for (at, into) in (device_offset..)
+            .step_by(block_bytes)
+            .zip(self.window.chunks_exact_mut(block_bytes))
+        {
+            if read_retrying(device, at, &mut block).is_ok() {
+                into.copy_from_slice(&block);
+            } else {
+                into.fill(0);
+                self.met_bad_blocks = true;
+            }
+        }
+        Ok(())
     }
 }

@@ -195,6 +195,7 @@ impl Segment {
         self.last_seqno.store(0, NUMBER);
         self.tombstone_bytes.store(0, NUMBER);
         self.last_tombstone.store(0, NUMBER);
+        self.quarantined.store(false, NUMBER);
         // Release pairs with `seed`: a reader that verifies under the new seed sees `written`.
         self.seed.store(seed.to_bits(), Ordering::Release);
         self.set_state(state);

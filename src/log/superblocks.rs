@@ -19,7 +19,6 @@ pub(crate) struct Superblocks {
 
 /// What the four slots hold.
 pub(crate) struct Slots {
-    pub(crate) offsets: [u64; 4],
     pub(crate) slots: [std::result::Result<Superblock, Invalid>; 4],
     versions: [Option<u32>; 4],
 }
@@ -49,11 +48,7 @@ impl Slots {
         }
         match failed {
             Some(error) if slots.iter().all(std::result::Result::is_err) => Err(error),
-            _ => Ok(Self {
-                offsets,
-                slots,
-                versions,
-            }),
+            _ => Ok(Self { slots, versions }),
         }
     }
 

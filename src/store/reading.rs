@@ -21,7 +21,7 @@ impl Store {
                 (appender.free_count() + appender.unwritten_count()) as u64,
             )
         };
-        let usable_bytes = log.usable_bytes(kv.index_bytes());
+        let usable_bytes = kv.usable_bytes(log);
         let live_bytes = table.live_total();
         let index_bytes = kv.index_bytes();
         let mut classes: Vec<ClassStats> = (0..crate::format::HEAD_COUNT as u8)
@@ -79,7 +79,7 @@ impl Store {
             groups: read(&counters.groups),
             flushes: read(&counters.flushes),
             victims_cleaned: read(&counters.victims_cleaned),
-            checkpoints_taken: log.partitions_imaged() / 64,
+            checkpoints_taken: read(&counters.partitions_imaged) / 64,
             replay_bytes: log.replay_bytes(),
             read_retries: read(&counters.read_retries),
             read_errors: read(&counters.read_errors),

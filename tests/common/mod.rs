@@ -1,4 +1,5 @@
 //! Seeds, models and devices shared by the integration tests.
+#![allow(dead_code, reason = "each test binary uses a part of it")]
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -54,7 +54,7 @@ impl Setup {
         history.sync(&store).unwrap();
         history.check(&store, "after the load");
         // A clean store and a killed one take different ways through recovery.
-        let base = if seed % 2 == 0 {
+        let base = if seed.is_multiple_of(2) {
             let base = device.crash_image(CrashPolicy::KeepAll);
             abandon(&device, store);
             base
@@ -136,7 +136,7 @@ impl Setup {
     /// A read-only open writes nothing and sees what a writing one will; then the store
     /// takes more writes.
     fn recovers(&self, image: &Arc<SimulatedDevice>, mut history: History, n: u64, what: &str) {
-        if n % 4 == 0 {
+        if n.is_multiple_of(4) {
             let before = image.counters().changes();
             let reader = open(image, &self.options.clone().read_only(true))
                 .unwrap_or_else(|error| panic!("{what}: read-only open: {error:?}"));

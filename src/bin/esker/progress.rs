@@ -27,11 +27,6 @@ impl Progress {
         Self::new(what, total, template)
     }
 
-    /// A count of things whose number is not known beforehand.
-    pub fn of_unknown(what: &'static str) -> Self {
-        Self::new(what, 0, "{msg} {spinner} {human_pos}, {per_sec}")
-    }
-
     /// A bar of a thousand steps that mostly shows its message.
     pub fn of_message() -> Self {
         Self::new("", 1000, "[{bar:24}] {wide_msg}")

@@ -39,127 +39,130 @@ pub fn run(arguments: &Arguments) -> Outcome {
     }
 }
 
+type Line = (String, String);
+
+fn line(name: &str, value: String) -> Line {
+    (name.to_owned(), value)
+}
+
 /// The statistics for people.
 fn describe(stats: &Stats) -> String {
     let mut text = format!("store {}\n", stats.uuid);
-    let mut line = |name: &str, value: String| text.push_str(&format!("  {name:<16} {value}\n"));
-    let device = &stats.device;
-    line(
-        "device",
-        format!(
-            "{}, {}{}, blocks of {} B{}",
-            device.kind,
-            device.io,
-            if device.direct {
-                " with O_DIRECT"
-            } else {
-                " through the page cache"
-            },
-            device.block_bytes,
-            if device.discard {
-                ", takes discards"
-            } else {
-                ""
-            }
-        ),
-    );
-    line(
-        "capacity",
-        format!(
-            "{}, usable {}",
-            format_size(stats.capacity_bytes),
-            format_size(stats.usable_bytes)
-        ),
-    );
-    line(
-        "live",
-        format!(
-            "{} in {} entries, utilization {:.3}",
-            format_size(stats.live_bytes),
-            format_count(stats.entries),
-            stats.utilization
-        ),
-    );
-    let segments = &stats.segments;
-    line(
-        "segments",
-        format!(
-            "{} of {}: {} free, {} open, {} sealed, {} cleaning, {} checkpoint",
-            format_count(segments.total),
-            format_size(stats.segment_bytes),
-            format_count(segments.free),
-            format_count(segments.open),
-            format_count(segments.sealed),
-            format_count(segments.cleaning),
-            format_count(segments.checkpoint)
-        ),
-    );
-    for class in stats.classes.iter().filter(|class| class.segments > 0) {
-        let held = class.segments * stats.segment_bytes;
-        line(
-            &format!("  class {}", class.class),
-            format!(
-                "{} segments, {} live ({:.0}%)",
-                format_count(class.segments),
-                format_size(class.live_bytes),
-                class.live_bytes as f64 / held.max(1) as f64 * 100.0
-            ),
-        );
+    for (name, value) in space(stats)
+        .into_iter()
+        .chain(writes(stats))
+        .chain(reads(stats))
+    {
+        text.push_str(&format!("  {name:<16} {value}\n"));
     }
-    let written = &stats.written;
-    line(
-        "written",
-        format!(
-            "{} for {} of keys and values, WA {:.3}",
-            format_size(written.device_bytes()),
-            format_size(written.user_bytes),
-            written.write_amplification()
-        ),
-    );
-    for (cause, bytes) in [
-        ("  user records", written.record_bytes),
-        ("  cleaning", written.cleaning_bytes),
-        ("  checkpoint", written.checkpoint_bytes),
-        ("  padding", written.padding_bytes),
-        ("  prewrite", written.prewrite_bytes),
-    ] {
-        line(cause, format_size(bytes));
-    }
-    line(
-        "cleaned",
-        format!(
-            "{} segments; {} checkpoints; {} discarded",
-            format_count(stats.victims_cleaned),
-            format_count(stats.checkpoints_taken),
-            format_size(stats.discarded_bytes)
-        ),
-    );
-    line(
-        "commits",
-        format!(
-            "{} groups, {} flushes; a crash now replays at most {}",
-            format_count(stats.groups),
-            format_count(stats.flushes),
-            format_size(stats.replay_bytes)
-        ),
-    );
-    line(
-        "memory",
-        format!(
-            "index {}, cache {} ({} hits, {} misses)",
-            format_size(stats.index_bytes),
-            format_size(stats.cache_bytes),
-            format_count(stats.cache_hits),
-            format_count(stats.cache_misses)
-        ),
-    );
-    line(
-        "reads",
-        format!(
-            "{} repeated, {} failed",
-            format_count(stats.read_retries),
-            format_count(stats.read_errors)
-        ),
-    );
     text
+}
+
+/// Device, capacity, live bytes, segments by state and class.
+fn space(stats: &Stats) -> Vec<Line> {
+    let (device, segments) = (&stats.device, &stats.segments);
+    let device = format!(
+        "{}, {}{}, blocks of {} B{}",
+        device.kind,
+        device.io,
+        if device.direct {
+            " with O_DIRECT"
+        } else {
+            " through the page cache"
+        },
+        device.block_bytes,
+        if device.discard {
+            ", takes discards"
+        } else {
+            ""
+        }
+    );
+    let capacity = format!(
+        "{}, usable {}",
+        format_size(stats.capacity_bytes),
+        format_size(stats.usable_bytes)
+    );
+    let live = format!(
+        "{} in {} entries, utilization {:.3}",
+        format_size(stats.live_bytes),
+        format_count(stats.entries),
+        stats.utilization
+    );
+    let states = format!(
+        "{} of {}: {} free, {} open, {} sealed, {} cleaning, {} checkpoint",
+        format_count(segments.total),
+        format_size(stats.segment_bytes),
+        format_count(segments.free),
+        format_count(segments.open),
+        format_count(segments.sealed),
+        format_count(segments.cleaning),
+        format_count(segments.checkpoint)
+    );
+    let mut lines = vec![
+        line("device", device),
+        line("capacity", capacity),
+        line("live", live),
+        line("segments", states),
+    ];
+    for class in stats.classes.iter().filter(|class| class.segments > 0) {
+        let held_bytes = class.segments * stats.segment_bytes;
+        let value = format!(
+            "{} segments, {} live ({:.0}%)",
+            format_count(class.segments),
+            format_size(class.live_bytes),
+            class.live_bytes as f64 / held_bytes.max(1) as f64 * 100.0
+        );
+        lines.push(line(&format!("  class {}", class.class), value));
+    }
+    lines
+}
+
+/// Bytes written by cause, cleaning, commits.
+fn writes(stats: &Stats) -> Vec<Line> {
+    let written = &stats.written;
+    let all = format!(
+        "{} for {} of keys and values, WA {:.3}",
+        format_size(written.device_bytes()),
+        format_size(written.user_bytes),
+        written.write_amplification()
+    );
+    let cleaned = format!(
+        "{} segments; {} checkpoints; {} discarded",
+        format_count(stats.victims_cleaned),
+        format_count(stats.checkpoints_taken),
+        format_size(stats.discarded_bytes)
+    );
+    let commits = format!(
+        "{} groups, {} flushes; a crash now replays at most {}",
+        format_count(stats.groups),
+        format_count(stats.flushes),
+        format_size(stats.replay_bytes)
+    );
+    vec![
+        line("written", all),
+        line("  user records", format_size(written.record_bytes)),
+        line("  cleaning", format_size(written.cleaning_bytes)),
+        line("  checkpoint", format_size(written.checkpoint_bytes)),
+        line("  padding", format_size(written.padding_bytes)),
+        line("  prewrite", format_size(written.prewrite_bytes)),
+        line("cleaned", cleaned),
+        line("commits", commits),
+    ]
+}
+
+/// Memory and reads.
+fn reads(stats: &Stats) -> Vec<Line> {
+    let memory = format!(
+        "index {}, cache {} ({} hits, {} misses)",
+        format_size(stats.index_bytes),
+        format_size(stats.cache_bytes),
+        format_count(stats.cache_hits),
+        format_count(stats.cache_misses)
+    );
+    let again = format!(
+        "{} repeated, {} failed",
+        format_count(stats.read_retries),
+        format_count(stats.read_errors)
+    );
+    vec![line("memory", memory), line("reads", again)]
 }

@@ -1,14 +1,46 @@
 //! Tests of the whole index, and its loom models.
 
+#[cfg(loom)]
+mod loom_buckets;
+#[cfg(loom)]
+mod loom_units;
+
 #[cfg(not(loom))]
 mod image;
 #[cfg(not(loom))]
 mod model;
 #[cfg(not(loom))]
 mod readers;
-
 #[cfg(not(loom))]
+mod sweep;
+
 use super::*;
+
+/// Runs a model with as many steps as growing a unit takes.
+#[cfg(loom)]
+fn model(f: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.max_branches = 20_000;
+    builder.check(f);
+}
+
+/// The hash in a model's first shard with this bucket at depth 0 and this tag's high part.
+#[cfg(loom)]
+fn hash_at(bucket: u128, high: u128) -> KeyHash {
+    assert!(bucket < BUCKETS as u128);
+    let skip = 128 - SHARD_BITS - BUCKET_BITS;
+    KeyHash::from_bits(bucket << skip | high << (skip - 32))
+}
+
+/// The entry at an address.
+#[cfg(loom)]
+fn entry_at(units: u64) -> Entry {
+    Entry {
+        address: Address::new(units),
+        length: crate::format::LengthCode::from_bits(units as u16 & 0x7ff).unwrap(),
+        exponent: (units & 7) as u8,
+    }
+}
 
 /// SplitMix64: small, and the same on every machine.
 #[cfg(not(loom))]

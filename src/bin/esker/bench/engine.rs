@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use esker::{Durability, Options, Stats, Store};
+use esker::{Durability, Error, Options, Stats, Store};
 use serde::{Deserialize, Serialize};
 
 use super::arguments::{DurabilityName, RunArguments};
@@ -49,6 +49,22 @@ pub struct Counters {
     pub index_bytes: u64,
     /// Bytes written by cause.
     pub written: Causes,
+}
+
+impl Counters {
+    /// What was added since `earlier`; what is no sum stays as it is now.
+    pub fn since(&self, earlier: &Self) -> Self {
+        Self {
+            victims_cleaned: self.victims_cleaned.saturating_sub(earlier.victims_cleaned),
+            checkpoints_taken: self
+                .checkpoints_taken
+                .saturating_sub(earlier.checkpoints_taken),
+            groups: self.groups.saturating_sub(earlier.groups),
+            flushes: self.flushes.saturating_sub(earlier.flushes),
+            written: self.written.since(&earlier.written),
+            ..*self
+        }
+    }
 }
 
 /// Bytes written to the device, by cause, as the engine counts.
@@ -155,9 +171,12 @@ impl EskerEngine {
 
 impl Engine for EskerEngine {
     fn put(&self, key: &[u8], value: &[u8]) -> Result<(), String> {
-        self.store
-            .put(key, value)
-            .map_err(|error| error.to_string())
+        self.store.put(key, value).map_err(|error| match error {
+            Error::NoSpace { what } => {
+                format!("no space: {what} is full; lower --utilization or give more --keys")
+            }
+            error => error.to_string(),
+        })
     }
 
     fn get(&self, key: &[u8], look: &mut dyn FnMut(Option<&[u8]>)) -> Result<(), String> {

@@ -33,21 +33,21 @@ pub fn install() -> Outcome<&'static AtomicBool> {
     Ok(&INTERRUPTED)
 }
 
-/// A directory in the working directory that is removed however the command ends, short of
+/// A directory that is removed however the command ends, short of
 /// a kill that cannot be caught.
 pub struct TemporaryDirectory {
     directory: tempfile::TempDir,
 }
 
 impl TemporaryDirectory {
-    /// Makes it.
-    pub fn new(prefix: &str) -> Outcome<Self> {
-        let here = Path::new(".");
-        let directory = tempfile::Builder::new().prefix(prefix).tempdir_in(here);
+    /// Makes it in `place`.
+    pub fn new(place: &Path, prefix: &str) -> Outcome<Self> {
+        let directory = tempfile::Builder::new().prefix(prefix).tempdir_in(place);
         let directory = directory.map_err(|error| {
             Failure::failed(format!(
-                "cannot make a temporary directory here: {error}; give --path, or work in \
-                 another directory"
+                "cannot make a temporary directory in {}: {error}; give --path, or work in \
+                 another directory",
+                place.display()
             ))
         })?;
         let mut path = TEMPORARY.lock().unwrap_or_else(PoisonError::into_inner);

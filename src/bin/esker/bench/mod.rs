@@ -86,7 +86,10 @@ pub fn run(arguments: &Arguments) -> Outcome {
             prepare_path(path, arguments.force)?;
             None
         }
-        None => Some(interrupt::TemporaryDirectory::new("esker-bench-")?),
+        None => Some(interrupt::TemporaryDirectory::new(
+            Path::new("."),
+            "esker-bench-",
+        )?),
     };
     let path = match (&arguments.path, &temporary) {
         (Some(path), _) => path.clone(),
@@ -96,6 +99,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
     let capacity = arguments.run.capacity();
     check_space(&path, capacity)?;
 
+    let resident_before = measure::resident_bytes();
     let engine = EskerEngine::create(&path, &arguments.run, capacity)?;
     let stats = engine.stats();
     let report = run::run(&run::Job {
@@ -107,6 +111,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
         engine_options: engine_options(&stats, &arguments.run),
         interrupted,
         started,
+        resident_before,
     })?;
     engine.close()?;
     drop(temporary);

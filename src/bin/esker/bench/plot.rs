@@ -38,7 +38,14 @@ struct Curve {
     name: &'static str,
     color: RGBColor,
     points: Points,
-    filled: bool,
+    shape: Shape,
+}
+
+#[derive(Clone, Copy)]
+enum Shape {
+    Line,
+    Area,
+    Dots,
 }
 
 impl Curve {
@@ -47,7 +54,7 @@ impl Curve {
             name,
             color,
             points,
-            filled: false,
+            shape: Shape::Line,
         }
     }
 
@@ -56,7 +63,16 @@ impl Curve {
             name,
             color,
             points,
-            filled: true,
+            shape: Shape::Area,
+        }
+    }
+
+    fn dots(name: &'static str, color: RGBColor, points: Points) -> Self {
+        Self {
+            name,
+            color,
+            points,
+            shape: Shape::Dots,
         }
     }
 }
@@ -78,107 +94,120 @@ fn draw_all(path: &Path, report: &Report) -> Drawn {
         panels.push(panel);
         rest = below;
     }
+    let rows = Rows::of(report);
+    draw_speed(&panels, &rows)?;
+    draw_writes(&panels, &rows)?;
+    let axis = "seconds from the start of the measured part";
+    let style = (FONT, 13).into_font().color(&INK);
+    rest.draw(&Text::new(axis, (WIDTH as i32 / 2 - 130, 4), style))?;
+    root.present()?;
+    Ok(())
+}
 
-    // The last interval may be a sliver whose rates say nothing.
-    let mut rows: &[Interval] = &report.intervals;
-    if let [.., before, last] = rows
-        && last.end_s - before.end_s < 0.1
-    {
-        rows = &rows[..rows.len() - 1];
+/// Throughput and latency.
+fn draw_speed(panels: &[Area<'_>], rows: &Rows<'_>) -> Drawn {
+    let throughput = rows.points(&|row| Some(row.ops_per_second / 1e3));
+    let curves = [Curve::area("throughput", BLUE, throughput)];
+    linear_panel(&panels[0], rows.end_s, "K ops/s", top(&curves), &curves)?;
+    let some = |row: &Interval, us: f64| (row.latency_us.count > 0).then_some(us.max(0.1));
+    let curves = [
+        Curve::line(
+            "max",
+            RED,
+            rows.points(&|row| some(row, row.latency_us.max)),
+        ),
+        Curve::line(
+            "p99",
+            ORANGE,
+            rows.points(&|row| some(row, row.latency_us.p99)),
+        ),
+        Curve::line(
+            "p50",
+            BLUE,
+            rows.points(&|row| some(row, row.latency_us.p50)),
+        ),
+    ];
+    log_panel(&panels[1], rows.end_s, "latency, us", &curves)
+}
+
+/// Write amplification, utilization, cleaning.
+fn draw_writes(panels: &[Area<'_>], rows: &Rows<'_>) -> Drawn {
+    let each = rows.points(&|row| row.write_amplification);
+    let so_far = rows.points(&|row| row.write_amplification_so_far);
+    let curves = [
+        Curve::area("WA per interval", ORANGE, each),
+        Curve::line("WA so far", INK, so_far),
+    ];
+    linear_panel(
+        &panels[2],
+        rows.end_s,
+        "device / user bytes",
+        top(&curves),
+        &curves,
+    )?;
+
+    let utilization = rows.points(&|row| Some(row.utilization));
+    let curves = [Curve::area("utilization", GREEN, utilization)];
+    linear_panel(&panels[3], rows.end_s, "live / usable", 1.05, &curves)?;
+
+    let cleaned = Curve::area(
+        "victims cleaned",
+        VIOLET,
+        rows.rates(&|row| row.victims_cleaned),
+    );
+    // Checkpoints are too rare for a rate: each interval that completed one gets a dot.
+    let height = top(std::slice::from_ref(&cleaned)) * 0.06;
+    let checkpoints = rows.rows.iter().filter(|row| row.checkpoints_taken > 0);
+    let dots = checkpoints.map(|row| (row.end_s, height)).collect();
+    let curves = [cleaned, Curve::dots("checkpoint completed", GREEN, dots)];
+    linear_panel(
+        &panels[4],
+        rows.end_s,
+        "segments / s",
+        top(&curves),
+        &curves,
+    )
+}
+
+/// The intervals worth drawing.
+struct Rows<'a> {
+    rows: &'a [Interval],
+    end_s: f64,
+}
+
+impl<'a> Rows<'a> {
+    fn of(report: &'a Report) -> Self {
+        let mut rows: &[Interval] = &report.intervals;
+        // The last interval may be a sliver whose rates say nothing.
+        if let [.., before, last] = rows
+            && last.end_s - before.end_s < 0.1
+        {
+            rows = &rows[..rows.len() - 1];
+        }
+        let end_s = rows.last().map_or(1.0, |row| row.end_s.max(1e-3));
+        Self { rows, end_s }
     }
-    let end_s = rows.last().map_or(1.0, |row| row.end_s);
-    let pick = |value: &dyn Fn(&Interval) -> Option<f64>| -> Points {
-        from_zero(
-            rows.iter()
-                .filter_map(|row| value(row).map(|v| (row.end_s, v)))
-                .collect(),
-        )
-    };
-    let starts = std::iter::once(0.0).chain(rows.iter().map(|row| row.end_s));
-    let per_second = |count: &dyn Fn(&Interval) -> u64| -> Points {
-        let rate = |(row, start_s): (&Interval, f64)| {
+
+    /// A value of each interval.
+    fn points(&self, value: &dyn Fn(&Interval) -> Option<f64>) -> Points {
+        let points = self
+            .rows
+            .iter()
+            .filter_map(|row| value(row).map(|v| (row.end_s, v)));
+        from_zero(points.collect())
+    }
+
+    /// A count of each interval, per second.
+    fn rates(&self, count: &dyn Fn(&Interval) -> u64) -> Points {
+        let starts = std::iter::once(0.0).chain(self.rows.iter().map(|row| row.end_s));
+        let points = self.rows.iter().zip(starts).map(|(row, start_s)| {
             (
                 row.end_s,
                 count(row) as f64 / (row.end_s - start_s).max(1e-3),
             )
-        };
-        from_zero(rows.iter().zip(starts.clone()).map(rate).collect())
-    };
-
-    let panel = |number: usize, unit: &str, curves: &[Curve]| {
-        linear_panel(&panels[number], end_s, unit, top(curves), curves)
-    };
-    panel(
-        0,
-        "K ops/s",
-        &[Curve::area(
-            "throughput",
-            BLUE,
-            pick(&|row| Some(row.ops_per_second / 1e3)),
-        )],
-    )?;
-    let some = |row: &Interval, us: f64| (row.latency_us.count > 0).then_some(us.max(0.1));
-    log_panel(
-        &panels[1],
-        end_s,
-        "latency, us",
-        &[
-            Curve::line("max", RED, pick(&|row| some(row, row.latency_us.max))),
-            Curve::line("p99", ORANGE, pick(&|row| some(row, row.latency_us.p99))),
-            Curve::line("p50", BLUE, pick(&|row| some(row, row.latency_us.p50))),
-        ],
-    )?;
-    panel(
-        2,
-        "device / user bytes",
-        &[
-            Curve::area(
-                "WA per interval",
-                ORANGE,
-                pick(&|row| row.write_amplification),
-            ),
-            Curve::line(
-                "WA so far",
-                INK,
-                pick(&|row| row.write_amplification_so_far),
-            ),
-        ],
-    )?;
-    linear_panel(
-        &panels[3],
-        end_s,
-        "live / usable",
-        1.05,
-        &[Curve::area(
-            "utilization",
-            GREEN,
-            pick(&|row| Some(row.utilization)),
-        )],
-    )?;
-    panel(
-        4,
-        "per second",
-        &[
-            Curve::area(
-                "victims cleaned",
-                VIOLET,
-                per_second(&|row| row.victims_cleaned),
-            ),
-            Curve::line(
-                "checkpoints",
-                GREEN,
-                per_second(&|row| row.checkpoints_taken),
-            ),
-        ],
-    )?;
-    let axis = "seconds from the start of the measured part";
-    rest.draw(&Text::new(
-        axis,
-        (WIDTH as i32 / 2 - 130, 4),
-        (FONT, 13).into_font().color(&INK),
-    ))?;
-    root.present()?;
-    Ok(())
+        });
+        from_zero(points.collect())
+    }
 }
 
 /// An interval's value stands for the time before its end, so the first reaches back to 0.
@@ -259,11 +288,17 @@ fn linear_panel(area: &Area<'_>, end_s: f64, unit: &str, top: f64, curves: &[Cur
     for curve in curves {
         let color = curve.color;
         let points = curve.points.iter().copied();
-        if curve.filled {
-            let series = AreaSeries::new(points, 0.0, color.mix(0.18));
-            chart.draw_series(series.border_style(color.stroke_width(2)))?;
-        } else {
-            chart.draw_series(LineSeries::new(points, color.stroke_width(2)))?;
+        match curve.shape {
+            Shape::Area => {
+                let series = AreaSeries::new(points, 0.0, color.mix(0.18));
+                chart.draw_series(series.border_style(color.stroke_width(2)))?;
+            }
+            Shape::Line => {
+                chart.draw_series(LineSeries::new(points, color.stroke_width(2)))?;
+            }
+            Shape::Dots => {
+                chart.draw_series(points.map(|point| Circle::new(point, 3, color.filled())))?;
+            }
         }
     }
     legend(area, curves)

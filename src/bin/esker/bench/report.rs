@@ -152,84 +152,97 @@ impl Report {
             a.durability.name(),
             a.threads
         );
-        let mut line =
-            |name: &str, value: String| text.push_str(&format!("  {name:<22} {value}\n"));
-        line(
-            "throughput",
-            format!(
-                "{} ops/s, {:.1} MiB/s ({} ops in {:.1} s{})",
-                format_count(self.ops_per_second.round() as u64),
-                self.mib_per_second,
-                format_count(self.ops),
-                self.phase_seconds.measured,
-                a.rate.map_or(String::new(), |rate| format!(
-                    ", {} offered",
-                    format_count(rate)
-                ))
-            ),
-        );
-        line("latency", describe_latency(&self.latency_us));
-        if let (Some(get), Some(put)) = (&self.get_latency_us, &self.put_latency_us) {
-            line("  of gets", describe_latency(get));
-            line("  of puts", describe_latency(put));
+        for (name, value) in self
+            .speed()
+            .into_iter()
+            .chain(self.writes())
+            .chain(self.cost())
+        {
+            text.push_str(&format!("  {name:<22} {value}\n"));
         }
+        text
+    }
+
+    /// Throughput and latency.
+    fn speed(&self) -> Vec<(&'static str, String)> {
+        let offered = self.arguments.rate.map_or(String::new(), |rate| {
+            format!(", {} a second offered", format_count(rate))
+        });
+        let throughput = format!(
+            "{} ops/s, {:.1} MiB/s ({} ops in {:.1} s{offered})",
+            format_count(self.ops_per_second.round() as u64),
+            self.mib_per_second,
+            format_count(self.ops),
+            self.phase_seconds.measured
+        );
+        let mut lines = vec![
+            ("throughput", throughput),
+            ("latency", describe_latency(&self.latency_us)),
+        ];
+        if let (Some(get), Some(put)) = (&self.get_latency_us, &self.put_latency_us) {
+            lines.push(("  of gets", describe_latency(get)));
+            lines.push(("  of puts", describe_latency(put)));
+        }
+        lines
+    }
+
+    /// Write amplification, its causes, and what the cleaner did.
+    fn writes(&self) -> Vec<(&'static str, String)> {
+        let mut lines = Vec::new();
         if let Some(amplification) = self.write_amplification {
-            line(
-                "write amplification",
-                format!(
-                    "{amplification:.3} ({} to the device / {} of keys and values)",
-                    format_size(self.device_bytes),
-                    format_size(self.user_bytes)
-                ),
+            let bytes = format!(
+                "{amplification:.3} ({} to the device / {} of keys and values)",
+                format_size(self.device_bytes),
+                format_size(self.user_bytes)
             );
+            lines.push(("write amplification", bytes));
         }
         if self.written != Causes::default() && self.user_bytes > 0 {
             let share = |bytes: u64| bytes as f64 / self.user_bytes as f64;
-            let parts: Vec<String> = self
-                .written
-                .named()
+            let named = self.written.named();
+            let parts: Vec<String> = named
                 .iter()
                 .filter(|(_, bytes)| *bytes > 0)
                 .map(|(name, bytes)| format!("{name} {:.3}", share(*bytes)))
                 .collect();
-            line("  by cause", parts.join(", "));
+            lines.push(("  by cause", parts.join(", ")));
         }
         let cut = if self.warmup_cut { ", cut short" } else { "" };
-        line(
+        lines.push((
             "  after",
             format!("{:.1} overwrites of warm-up{cut}", self.warmup_overwrites),
-        );
+        ));
         if self.capacity_bytes > 0 {
-            line(
-                "cleaning",
-                format!(
-                    "{} victims, {} checkpoints; utilization {:.3}",
-                    format_count(self.victims_cleaned),
-                    format_count(self.checkpoints_taken),
-                    self.utilization
-                ),
+            let cleaned = format!(
+                "{} victims, {} checkpoints; utilization {:.3}",
+                format_count(self.victims_cleaned),
+                format_count(self.checkpoints_taken),
+                self.utilization
             );
+            lines.push(("cleaning", cleaned));
         }
-        line(
-            "space",
-            format!(
-                "{} (peak {}) for {} of data",
-                format_size(self.space_bytes),
-                format_size(self.space_bytes_peak),
-                format_size(self.data_set_bytes)
-            ),
+        lines
+    }
+
+    /// Space, CPU, DRAM, and what was verified.
+    fn cost(&self) -> Vec<(&'static str, String)> {
+        let space = format!(
+            "{} (peak {}) for {} of data",
+            format_size(self.space_bytes),
+            format_size(self.space_bytes_peak),
+            format_size(self.data_set_bytes)
         );
-        line("CPU", format!("{:.2} us per operation", self.cpu_us_per_op));
-        line(
-            "DRAM",
-            format!(
-                "{:.1} B per key (resident memory grew by {})",
-                self.dram_bytes_per_key,
-                format_size(self.rss_growth_bytes.max(0) as u64)
-            ),
+        let dram = format!(
+            "{:.1} B per key (resident memory grew by {})",
+            self.dram_bytes_per_key,
+            format_size(self.rss_growth_bytes.max(0) as u64)
         );
-        line("verified", format!("{} gets", format_count(self.verified)));
-        text
+        vec![
+            ("space", space),
+            ("CPU", format!("{:.2} us per operation", self.cpu_us_per_op)),
+            ("DRAM", dram),
+            ("verified", format!("{} gets", format_count(self.verified))),
+        ]
     }
 }
 

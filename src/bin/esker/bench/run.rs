@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::arguments::{DurabilityName, RunArguments};
-use super::engine::Engine;
+use super::engine::{Counters, Engine};
 use super::lanes::{Action, Crew, Lane, Phase, totals};
 use super::measure::{DeviceCounter, cpu_us, resident_bytes};
 use super::report::{PhaseSeconds, Report, format_rate};
@@ -43,6 +43,8 @@ pub struct Job<'a> {
     pub interrupted: &'a AtomicBool,
     /// When the whole run began.
     pub started: Instant,
+    /// Resident memory before the engine was made.
+    pub resident_before: u64,
 }
 
 /// The live line: phase, speed, write amplification.
@@ -106,20 +108,47 @@ impl Live {
     }
 }
 
+/// Counters at the start of the measured part; what was added to them at its end.
+struct Window {
+    device_bytes: u64,
+    counters: Counters,
+    cpu_us: f64,
+}
+
+impl Window {
+    fn open(job: &Job<'_>, counter: &DeviceCounter) -> Outcome<Self> {
+        Ok(Self {
+            device_bytes: counter.read_settled()?,
+            counters: job.engine.counters(),
+            cpu_us: cpu_us(),
+        })
+    }
+
+    /// The engine has settled, so that no debt is left out; its CPU for that counts too.
+    fn close(self, job: &Job<'_>, counter: &DeviceCounter) -> Outcome<Self> {
+        let cpu_us = cpu_us() - self.cpu_us;
+        Ok(Self {
+            device_bytes: counter.read_settled()?.saturating_sub(self.device_bytes),
+            counters: job.engine.counters().since(&self.counters),
+            cpu_us,
+        })
+    }
+}
+
 /// Does the run.
 pub fn run(job: &Job<'_>) -> Outcome<Report> {
     let arguments = job.arguments;
     let counter = DeviceCounter::new(arguments.device_stat.as_ref());
+    let resident_without_crew = resident_bytes();
     let crew = Crew::new(job.engine, arguments, job.interrupted);
+    // What the benchmark itself needs to verify values is not the engine's.
+    let crew_bytes = resident_bytes().saturating_sub(resident_without_crew);
     let mut live = Live::new(job, &counter)?;
-    let resident_before = resident_bytes();
     let mut seconds = PhaseSeconds::default();
-    let (warmup_overwrites, warmup_cut) = prepare(job, &crew, &mut live, &mut seconds)?;
+    let warmup = prepare(job, &crew, &mut live, &mut seconds)?;
 
     seconds.settle_before = settle(job, &mut live, &mut |_| ())?;
-    let device_before = counter.read_settled()?;
-    let counters_before = job.engine.counters();
-    let cpu_before = cpu_us();
+    let window = Window::open(job, &counter)?;
     let phase = measured_phase(job);
     let mut series = Series::new(job.engine, &counter, arguments.entry_bytes(), &phase)?;
     live.begin()?;
@@ -129,74 +158,88 @@ pub fn run(job: &Job<'_>) -> Outcome<Report> {
     });
     check(job, &crew)?;
     seconds.measured = elapsed.as_secs_f64();
-    let cpu_spent = cpu_us() - cpu_before;
     let mut space_bytes_peak = series.space_bytes_peak;
     seconds.settle_after = settle(job, &mut live, &mut |space| {
         space_bytes_peak = space_bytes_peak.max(space);
     })?;
-    let device_bytes = counter.read_settled()?.saturating_sub(device_before);
-    let counters = job.engine.counters();
-    let rss_growth_bytes = resident_bytes() as i64 - resident_before as i64;
+    let window = window.close(job, &counter)?;
+    let rss_growth_bytes = resident_bytes() as i64 - (job.resident_before + crew_bytes) as i64;
 
     live.progress.say(format!("{} verify", job.name));
-    crew.verify_sample(if arguments.workload == Workload::Fill {
-        0
-    } else {
-        SAMPLE
-    })
-    .map_err(Failure::failed)?;
+    crew.verify_sample(SAMPLE).map_err(Failure::failed)?;
     check(job, &crew)?;
     live.progress.finish();
+    let mut report = assemble(
+        job,
+        window,
+        seconds,
+        series,
+        space_bytes_peak,
+        rss_growth_bytes,
+    );
+    report.device_bytes_counted_by = counter.describe();
+    report.verified = crew.verified();
+    (report.warmup_overwrites, report.warmup_cut) = warmup;
+    Ok(report)
+}
 
+/// The report of what was measured.
+fn assemble(
+    job: &Job<'_>,
+    window: Window,
+    seconds: PhaseSeconds,
+    series: Series<'_>,
+    space_bytes_peak: u64,
+    rss_growth_bytes: i64,
+) -> Report {
+    let arguments = job.arguments;
+    let added = window.counters;
     let (ops, puts) = series.totals();
     let user_bytes = puts * arguments.entry_bytes();
+    let moved_mib = (ops * arguments.entry_bytes()) as f64 / f64::from(1 << 20);
     let ratio = |part: f64, whole: f64| if whole > 0.0 { part / whole } else { 0.0 };
-    let dram_bytes = if counters.entries > 0 {
-        counters.index_bytes as f64 / counters.entries as f64
-    } else {
-        rss_growth_bytes.max(0) as f64 / arguments.keys as f64
-    };
     let space_bytes = job.engine.space_bytes();
-    let both = series.both();
-    let [gets, puts_latency] = series.split();
-    Ok(Report {
+    let [get_latency_us, put_latency_us] = series.split();
+    Report {
         engine: job.name.to_owned(),
         version: job.version.clone(),
         ops_per_second: ratio(ops as f64, seconds.measured),
         ops_per_second_settled: ratio(ops as f64, seconds.measured + seconds.settle_after),
-        mib_per_second: ratio(
-            (ops * arguments.entry_bytes()) as f64 / f64::from(1 << 20),
-            seconds.measured,
-        ),
-        write_amplification: (user_bytes > 0).then(|| device_bytes as f64 / user_bytes as f64),
-        latency_us: both,
-        get_latency_us: gets,
-        put_latency_us: puts_latency,
+        mib_per_second: ratio(moved_mib, seconds.measured),
+        write_amplification: (user_bytes > 0)
+            .then(|| window.device_bytes as f64 / user_bytes as f64),
+        latency_us: series.both(),
+        get_latency_us,
+        put_latency_us,
         space_bytes,
         space_bytes_peak: space_bytes_peak.max(space_bytes),
         user_bytes,
-        device_bytes,
-        device_bytes_counted_by: counter.describe(),
-        cpu_us_per_op: ratio(cpu_spent, ops as f64),
-        dram_bytes_per_key: dram_bytes,
+        device_bytes: window.device_bytes,
+        device_bytes_counted_by: String::new(),
+        cpu_us_per_op: ratio(window.cpu_us, ops as f64),
+        dram_bytes_per_key: if added.entries > 0 {
+            added.index_bytes as f64 / added.entries as f64
+        } else {
+            rss_growth_bytes.max(0) as f64 / arguments.keys as f64
+        },
         rss_growth_bytes,
         ops,
-        verified: crew.verified(),
+        verified: 0,
         data_set_bytes: arguments.user_bytes(),
         capacity_bytes: job.capacity_bytes,
-        warmup_overwrites,
-        warmup_cut,
-        victims_cleaned: counters.victims_cleaned - counters_before.victims_cleaned,
-        checkpoints_taken: counters.checkpoints_taken - counters_before.checkpoints_taken,
-        groups: counters.groups - counters_before.groups,
-        flushes: counters.flushes - counters_before.flushes,
-        written: counters.written.since(&counters_before.written),
-        utilization: counters.utilization,
+        warmup_overwrites: 0.0,
+        warmup_cut: false,
+        victims_cleaned: added.victims_cleaned,
+        checkpoints_taken: added.checkpoints_taken,
+        groups: added.groups,
+        flushes: added.flushes,
+        written: added.written,
+        utilization: added.utilization,
         engine_options: job.engine_options.clone(),
         phase_seconds: seconds,
         arguments: arguments.clone(),
         intervals: series.into_intervals(),
-    })
+    }
 }
 
 /// Load and warm-up: how many overwrites were done, and whether that was cut short.

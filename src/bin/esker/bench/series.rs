@@ -102,6 +102,7 @@ impl<'a> Series<'a> {
         let puts = self.last.puts + taken[1].len();
         let device_bytes = self.counter.read().unwrap_or(self.last.device_bytes);
         let counters = self.engine.counters();
+        let added = counters.since(&self.last.counters);
         let space_bytes = self.engine.space_bytes();
         self.space_bytes_peak = self.space_bytes_peak.max(space_bytes);
         let ratio = |device: u64, puts: u64| {
@@ -121,8 +122,8 @@ impl<'a> Series<'a> {
                 puts,
             ),
             utilization: counters.utilization,
-            victims_cleaned: counters.victims_cleaned - self.last.counters.victims_cleaned,
-            checkpoints_taken: counters.checkpoints_taken - self.last.counters.checkpoints_taken,
+            victims_cleaned: added.victims_cleaned,
+            checkpoints_taken: added.checkpoints_taken,
             space_bytes,
         });
         self.last = Reading {

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::rocksdb::{RocksDb, Style};
 use crate::bench::arguments::RunArguments;
 use crate::bench::engine::EskerEngine;
+use crate::bench::measure::resident_bytes;
 use crate::bench::report::Report;
 use crate::bench::run::{Job, run as run_job};
 use crate::bench::{engine_options, interrupt};
@@ -66,6 +67,7 @@ pub fn run(_: &Arguments) -> Outcome {
 
 fn run_esker(task: &Task, capacity: u64, started: Instant) -> Outcome<Report> {
     let interrupted = interrupt::install()?;
+    let resident_before = resident_bytes();
     let path = task.directory.join("store.esker");
     let engine = EskerEngine::create(&path, &task.arguments, capacity)?;
     let stats = engine.stats();
@@ -78,6 +80,7 @@ fn run_esker(task: &Task, capacity: u64, started: Instant) -> Outcome<Report> {
         engine_options: engine_options(&stats, &task.arguments),
         interrupted,
         started,
+        resident_before,
     })?;
     engine.close()?;
     Ok(report)
@@ -85,6 +88,7 @@ fn run_esker(task: &Task, capacity: u64, started: Instant) -> Outcome<Report> {
 
 fn run_rocksdb(task: &Task, style: Style, started: Instant) -> Outcome<Report> {
     let interrupted = interrupt::install()?;
+    let resident_before = resident_bytes();
     let engine = RocksDb::open(&task.directory, style, &task.arguments, interrupted)
         .map_err(|error| Failure::failed(format!("rocksdb: {error}")))?;
     run_job(&Job {
@@ -96,5 +100,6 @@ fn run_rocksdb(task: &Task, style: Style, started: Instant) -> Outcome<Report> {
         engine_options: engine.options().to_vec(),
         interrupted,
         started,
+        resident_before,
     })
 }

@@ -69,17 +69,15 @@ pub fn run(arguments: &Arguments) -> Outcome {
     run.check()?;
     check_output(arguments.json.as_deref())?;
     check_output(arguments.plot.as_deref())?;
-    if let Some(path) = &arguments.path {
-        if !path.is_dir() {
-            return Err(Failure::usage(format!(
-                "--path {} is no directory; give one to work in",
-                path.display()
-            )));
-        }
-        std::env::set_current_dir(path).map_err(|error| Failure::io("enter", path, error))?;
+    let place = arguments.path.as_deref().unwrap_or(Path::new("."));
+    if !place.is_dir() {
+        return Err(Failure::usage(format!(
+            "--path {} is no directory; give one to work in",
+            place.display()
+        )));
     }
     let interrupted = interrupt::install()?;
-    let place = interrupt::TemporaryDirectory::new("esker-compare-")?;
+    let place = interrupt::TemporaryDirectory::new(place, "esker-compare-")?;
     check_space(
         &place.path().join("store"),
         run.user_bytes().saturating_mul(SPACE_FACTOR),

@@ -28,9 +28,9 @@ equal space is the figure to look at: a log, like any tree, trades space for wri
 
 RocksDB runs with direct I/O for reads, flush and compaction, Bloom filters of 10 bits, a block
 cache of --cache-bytes, four write buffers of 64 MiB (less when the data is under 1 GiB), bounded
-compaction debt, no compression (the values are incompressible) and its WAL, whose bytes count. Before the counters are read, at
-the start and at the end of the measured part, it is flushed and its compactions have ended. The
-options and the version are in the report.
+compaction debt, no compression (the values are incompressible) and its WAL, whose bytes count.
+Before the counters are read, at the start and at the end of the measured part, it is flushed and
+its compactions have ended. The options and the version are in the report.
 
 Examples:
   esker compare

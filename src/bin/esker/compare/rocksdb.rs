@@ -135,7 +135,6 @@ fn options_of(style: Style, arguments: &RunArguments) -> Vec<(String, String)> {
             "max_bytes_for_level_base",
             (4 * write_buffer_bytes).to_string(),
         ),
-        ("level_compaction_dynamic_level_bytes", "true".to_owned()),
         (
             "soft_pending_compaction_bytes_limit",
             soft_bytes.to_string(),

@@ -84,70 +84,87 @@ pub fn render(results: &Results) -> String {
         "CPU us",
     ])];
     for (number, run) in results.runs.iter().enumerate() {
-        let name = if number == 0 {
-            format!("esker, u = {}", a.utilization)
-        } else {
-            run.engine.clone()
-        };
-        lines.push(row(name, run));
+        let own = format!("esker, u = {}", a.utilization);
+        lines.push(row(if number == 0 { own } else { run.engine.clone() }, run));
     }
     text.push_str(&align(&lines));
-    text.push_str("ops/s while operations ran; settled: compaction afterwards counted too\n");
-    if !results.equal_space.is_empty() {
-        text.push_str("\nat the peak space of each rival\n");
-        let mut lines = vec![cells(&[
-            "rival",
-            "space",
-            "/ data",
-            "its WA",
-            "esker WA",
-            "ratio",
-            "its ops/s",
-            "esker ops/s",
-            "ratio",
-        ])];
-        for equal in &results.equal_space {
-            let ratio = match (
-                equal.rival_write_amplification,
-                equal.esker_write_amplification,
-            ) {
-                (Some(rival), Some(esker)) if esker > 0.0 => format!("{:.2}", rival / esker),
-                _ => "-".into(),
-            };
-            lines.push(vec![
-                equal.rival.clone(),
-                format_size(equal.space_bytes),
-                format!("{:.2}", equal.space_per_data),
-                amplification(equal.rival_write_amplification),
-                amplification(equal.esker_write_amplification),
-                ratio,
-                format_count(equal.rival_ops_per_second as u64),
-                format_count(equal.esker_ops_per_second as u64),
-                format!(
-                    "{:.2}",
-                    equal.esker_ops_per_second / equal.rival_ops_per_second.max(1e-9)
-                ),
-            ]);
-        }
-        text.push_str(&align(&lines));
-        for equal in &results.equal_space {
-            if let Some(why) = &equal.failure {
-                text.push_str(&format!("{}: {why}\n", equal.rival));
-            }
+    text.push_str("ops/s while operations ran; settled: the time to settle afterwards too\n");
+    text.push_str(&equal_space(results));
+    text.push_str(&conditions(results));
+    text
+}
+
+/// Esker at the space of each rival.
+fn equal_space(results: &Results) -> String {
+    if results.equal_space.is_empty() {
+        return String::new();
+    }
+    let mut lines = vec![cells(&[
+        "rival",
+        "space",
+        "/ data",
+        "its WA",
+        "esker WA",
+        "ratio",
+        "its ops/s",
+        "esker ops/s",
+        "ratio",
+    ])];
+    for equal in &results.equal_space {
+        let ratio = match (
+            equal.rival_write_amplification,
+            equal.esker_write_amplification,
+        ) {
+            (Some(rival), Some(esker)) if esker > 0.0 => format!("{:.2}", rival / esker),
+            _ => "-".into(),
+        };
+        let speedup = equal.esker_ops_per_second / equal.rival_ops_per_second.max(1e-9);
+        lines.push(vec![
+            equal.rival.clone(),
+            format_size(equal.space_bytes),
+            format!("{:.2}", equal.space_per_data),
+            amplification(equal.rival_write_amplification),
+            amplification(equal.esker_write_amplification),
+            ratio,
+            format_count(equal.rival_ops_per_second as u64),
+            format_count(equal.esker_ops_per_second as u64),
+            format!("{speedup:.2}"),
+        ]);
+    }
+    let mut text = format!("\nat the peak space of each rival\n{}", align(&lines));
+    for equal in &results.equal_space {
+        if let Some(why) = &equal.failure {
+            text.push_str(&format!("{}: {why}\n", equal.rival));
         }
     }
-    if let Some(rival) = results.runs.get(1) {
-        text.push_str(&format!(
-            "\nRocksDB {}; device bytes: {}\n",
-            rival.version, rival.device_bytes_counted_by
-        ));
-        for run in results.runs.iter().skip(1) {
-            let options: Vec<String> = run
-                .engine_options
-                .iter()
-                .map(|(name, value)| format!("{name}={value}"))
-                .collect();
-            text.push_str(&format!("{}: {}\n", run.engine, options.join("; ")));
+    text
+}
+
+/// The version and the options of the rivals: what all share, then what differs.
+fn conditions(results: &Results) -> String {
+    let rivals = results.runs.get(1..).unwrap_or_default();
+    let Some(first) = rivals.first() else {
+        return String::new();
+    };
+    let shared = |option: &&(String, String)| {
+        rivals
+            .iter()
+            .all(|rival| rival.engine_options.contains(option))
+    };
+    let join = |options: Vec<&(String, String)>| {
+        let words: Vec<String> = options.iter().map(|(n, v)| format!("{n}={v}")).collect();
+        words.join("; ")
+    };
+    let mut text = format!(
+        "\nRocksDB {}, device bytes: {}\nall rivals: {}\n",
+        first.version,
+        first.device_bytes_counted_by,
+        join(first.engine_options.iter().filter(shared).collect())
+    );
+    for rival in rivals {
+        let own: Vec<_> = rival.engine_options.iter().filter(|o| !shared(o)).collect();
+        if !own.is_empty() {
+            text.push_str(&format!("{}: {}\n", rival.engine, join(own)));
         }
     }
     text

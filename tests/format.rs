@@ -1,0 +1,230 @@
+//! The on-media format: sizes against `design/format.md`, and golden images of every
+//! structure. A change here is a change of the format: it needs a new version, and a line in
+//! the document's table of versions.
+
+use esker::format::{
+    ADDRESS_BITS, Class, Clean, Cut, Extent, FRAME_HEADER_BYTES, FrameHeader, Geometry, HEAD_COUNT,
+    ImageRef, Kind, LENGTH_BITS, PIECE_HEADER_BYTES, PartitionImages, Piece, PieceHeader,
+    PieceKind, RECORD_HEADER_BYTES, RecordFields, Root, RootRef, SEGMENT_HEADER_BYTES,
+    SUPERBLOCK_BYTES, Seed, SegmentHeader, Superblock, content_hash, record_length,
+};
+
+const DOCUMENT: &str = include_str!("../design/format.md");
+
+/// The number in a row of the table of sizes.
+fn documented(row: &str) -> usize {
+    let start = format!("| {row} | ");
+    let line = DOCUMENT
+        .lines()
+        .find(|line| line.starts_with(&start))
+        .unwrap_or_else(|| panic!("no row {row}"));
+    let number: String = line[start.len()..]
+        .chars()
+        .take_while(char::is_ascii_digit)
+        .collect();
+    number.parse().unwrap()
+}
+
+#[test]
+fn sizes_are_as_documented() {
+    assert_eq!(documented("superblock slot"), SUPERBLOCK_BYTES as usize);
+    assert_eq!(documented("segment header"), SEGMENT_HEADER_BYTES);
+    assert_eq!(documented("frame header"), FRAME_HEADER_BYTES);
+    assert_eq!(documented("record header"), RECORD_HEADER_BYTES);
+    assert_eq!(documented("checkpoint piece header"), PIECE_HEADER_BYTES);
+    assert_eq!(documented("address"), ADDRESS_BITS as usize);
+    assert_eq!(documented("length code"), LENGTH_BITS as usize);
+}
+
+/// Bytes in hexadecimal, runs of zero bytes shortened, so that a difference can be read.
+fn image(bytes: &[u8]) -> String {
+    let mut text = String::new();
+    let mut rest = bytes;
+    while let Some(first) = rest.first() {
+        let zeros = rest.iter().take_while(|byte| **byte == 0).count();
+        if zeros >= 4 {
+            text.push_str(&format!("({zeros})"));
+            rest = &rest[zeros..];
+        } else {
+            text.push_str(&format!("{first:02x}"));
+            rest = &rest[1..];
+        }
+    }
+    text
+}
+
+fn geometry() -> Geometry {
+    Geometry::plan(64 << 20, None, 512, [0xaa; 16], [0xbb; 16]).unwrap()
+}
+
+fn seed() -> Seed {
+    Seed::new(&[0xaa; 16], 2, 3, 4)
+}
+
+fn golden(name: &str, bytes: &[u8]) {
+    let expected = GOLDEN
+        .iter()
+        .find(|(wanted, _)| *wanted == name)
+        .map(|(_, image)| *image);
+    assert_eq!(
+        Some(image(bytes).as_str()),
+        expected,
+        "the image of {name} changed"
+    );
+}
+
+#[test]
+fn superblock_is_as_ever() {
+    let piece = Piece {
+        segment: 3,
+        offset: 512,
+        bytes: 700,
+    };
+    let superblock = Superblock {
+        sequence: 6,
+        geometry: geometry(),
+        epoch: 7,
+        cuts: vec![Cut {
+            epoch: 1,
+            group: 2,
+            seqno: 3,
+            extents: [Extent { segment: 4, end: 5 }; HEAD_COUNT],
+        }],
+        clean: Some(Clean {
+            next_seqno: 8,
+            next_group: 9,
+            clock: 10,
+        }),
+        roots: vec![RootRef {
+            sequence: 11,
+            copies: vec![piece],
+        }],
+    };
+    golden("superblock", &superblock.encode());
+}
+
+#[test]
+fn segment_header_is_as_ever() {
+    let header = SegmentHeader {
+        geometry: geometry(),
+        segment: 5,
+        class: Class::Data(3),
+        generation: 6,
+        epoch: 7,
+        opened_seqno: 8,
+        group: 9,
+        opened_clock: 10,
+    };
+    let mut block = [0; 512];
+    header.encode(&mut block);
+    golden("segment header", &block);
+}
+
+#[test]
+fn frame_header_is_as_ever() {
+    let header = FrameHeader {
+        frame_bytes: 4096,
+        data_bytes: 4000,
+        record_count: 3,
+        seals: true,
+        frame_index: 1,
+        frame_count: 2,
+        group: 9,
+        base_seqno: 100,
+        last_seqno: 110,
+        clock: 5,
+        extents: [Extent {
+            segment: 2,
+            end: 512,
+        }; HEAD_COUNT],
+    };
+    let mut bytes = [0; FRAME_HEADER_BYTES];
+    header.encode(seed(), 512, &mut bytes);
+    golden("frame header", &bytes);
+}
+
+#[test]
+fn record_is_as_ever() {
+    let (key, value) = (b"key".as_slice(), b"value".as_slice());
+    let fields = RecordFields {
+        kind: Kind::Put,
+        relocated: true,
+        key,
+        value,
+        content: content_hash(key, value),
+    };
+    let length = record_length(Kind::Put, key.len(), value.len(), 8).unwrap();
+    let mut bytes = vec![0; length.units() as usize * 8];
+    fields.encode(seed(), 648, 7, &mut bytes);
+    golden("record", &bytes);
+}
+
+#[test]
+fn root_piece_is_as_ever() {
+    let image = ImageRef {
+        sequence: 1,
+        horizon: 2,
+        bytes: 3,
+        pieces: vec![Piece {
+            segment: 4,
+            offset: 512,
+            bytes: 6,
+        }],
+    };
+    let root = Root {
+        sequence: 5,
+        partitions: vec![PartitionImages {
+            newest: Some(image),
+            older: None,
+        }],
+        newest_horizon: 6,
+        older_horizon: 7,
+        covered_by_newest: vec![8],
+        covered_by_older: vec![9],
+        next_seqno: 10,
+        clock: 11,
+    };
+    let body = root.encode();
+    let mut bytes = vec![0; PIECE_HEADER_BYTES + body.len()];
+    bytes[PIECE_HEADER_BYTES..].copy_from_slice(&body);
+    let header = PieceHeader {
+        kind: PieceKind::Root,
+        partition: 0,
+        index: 0,
+        sequence: 5,
+    };
+    header.encode(seed(), 1024, &mut bytes, body.len());
+    golden("root piece", &bytes);
+}
+
+/// The images of version 1.
+const GOLDEN: &[(&str, &str)] = &[
+    ("record", "6199a4e66642430e03000a0000c803006b657976616c7565"),
+    (
+        "frame header",
+        "91b5ab61680737446573667200100000a00f000003000000010002000100000009(7)64(7)6e(7)0\
+         5(7)02(4)02000002(4)02000002(4)02000002(4)02000002(4)02000002(4)02000002(4)02000\
+         002(4)02000002(4)020000",
+    ),
+    (
+        "segment header",
+        "65736b65722e73670100000005000000aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaabbbbbbbbbbbbbbbb\
+         bbbbbbbbbbbbbbbb00000004(6)02(5)ff01000000020000080000000303000006(7)07(7)08(7)0\
+         9(7)0a(7)d0be2c0662e44367(384)",
+    ),
+    (
+        "root piece",
+        "297f3a5b066333f06573636b02(11)05(7)9e(7)5c2dc6a3ac18c14f04(4)020000060000000101(\
+         7)02(7)03(7)dbffffff01(36)08(7)09(7)05(7)a6ffffff0100000006(7)07(7)d0ffffff01000\
+         000d0ffffff010000000a(7)0b(7)",
+    ),
+    (
+        "superblock",
+        "65736b65722e73621859374d755e1d6301000000f100000006(7)01(7)02(7)03(7)040000000500\
+         00000400000005000000040000000500000004000000050000000400000005000000040000000500\
+         000004000000050000000400000005000000040000000500000003(4)020000bc0200000b(7)ecff\
+         ffff0100000006(7)aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaabbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb\
+         b00000004(6)02(5)ff010000000200000800000007(7)38ffffff010000000108(7)09(7)0a(7)8\
+         3ffffff01(3826)",
+    ),
+];
