@@ -118,7 +118,7 @@ impl FileDevice {
         options: &FileOptions,
         is_new: bool,
     ) -> Result<Self> {
-        lock(&file, Kind::Regular, options)?;
+        lock(&file, options)?;
         // Under the lock: another creator may have been faster.
         if file.metadata().map_err(failed("create"))?.len() > 0 {
             return Err(Error::Exists {
@@ -162,7 +162,7 @@ impl FileDevice {
     pub fn open(path: &Path, options: &FileOptions) -> Result<Self> {
         let kind = kind_of(path)?;
         let file = open_file(path, kind, options, OFlags::empty())?;
-        lock(&file, kind, options)?;
+        lock(&file, options)?;
         Self::finish(file, kind, options)
     }
 

@@ -119,16 +119,22 @@ impl Log {
     pub(crate) fn checkpointer(&self, owner: &dyn Owner) {
         let count = u64::from(owner.partition_count());
         while !self.is_stopping() {
-            let step =
-                self.checkpoint_interval(owner) / count.div_ceil(u64::from(PARTITIONS_A_ROOT));
+            let interval = self.checkpoint_interval(owner);
+            let step = interval / count.div_ceil(u64::from(PARTITIONS_A_ROOT));
             // Before the appender's lock, which is the inner one of the two.
             let due_at = self.checkpoint.lock().imaged_at_bytes + step.max(1);
+            self.checkpoint_due.store(due_at, Ordering::Relaxed);
             let appender = self.appender.lock();
-            let due = appender.appended_bytes() >= due_at;
+            let appended = appender.appended_bytes();
             let wanted = self.wants_checkpoint.load(Ordering::Relaxed);
-            if due || wanted > 0 {
+            if appended >= due_at || wanted > 0 {
                 drop(appender);
                 let done = self.checkpoint_some(owner, PARTITIONS_A_ROOT);
+                if done.is_ok() && appended > due_at {
+                    // Late: the next ones are due before another step has been appended.
+                    let latest = due_at.max(appended.saturating_sub(interval));
+                    self.checkpoint.lock().imaged_at_bytes = latest;
+                }
                 let left = if done.is_ok() {
                     wanted.saturating_sub(1)
                 } else {

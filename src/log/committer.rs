@@ -179,7 +179,9 @@ impl Log {
         let mut appender = self.appender.lock();
         appender.group_written(group);
         self.space.notify_all();
-        if freed || appender.emptied_count() > 0 {
+        let checkpoint_due = self.checkpoint_due.load(Ordering::Relaxed);
+        let due = appender.appended_bytes() >= checkpoint_due;
+        if freed || due || appender.emptied_count() > 0 {
             self.work.notify_all();
         }
         Ok(written)

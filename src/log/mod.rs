@@ -183,6 +183,8 @@ pub(crate) struct Log {
     superblocks: Mutex<Superblocks>,
     /// Tombstones older than this are not needed for replay.
     older_horizon: AtomicU64,
+    /// Appended bytes at which the checkpointer wants to be woken.
+    checkpoint_due: AtomicU64,
     /// A crash now replays from here on.
     newest_horizon: AtomicU64,
     /// Steps of checkpointing the cleaner asks for, so that tombstones can go.
@@ -225,6 +227,7 @@ impl Log {
             checkpoint: Mutex::new(CheckpointState::default()),
             superblocks: Mutex::new(superblocks),
             older_horizon: AtomicU64::new(0),
+            checkpoint_due: AtomicU64::new(u64::MAX),
             newest_horizon: AtomicU64::new(0),
             wants_checkpoint: AtomicU64::new(0),
             checkpoint_waits: AtomicBool::new(false),

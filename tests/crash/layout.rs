@@ -20,11 +20,7 @@ pub const DAMAGES: [Damage; 3] = [Damage::Flip, Damage::Zero, Damage::Truncate];
 impl Layout {
     /// Of a store with at least one root.
     pub fn read(device: &SimulatedDevice) -> Self {
-        let superblock = Geometry::superblock_offsets(device.capacity())
-            .iter()
-            .filter_map(|offset| Superblock::decode(&device.read_raw(*offset, 4096)).ok())
-            .max_by_key(|superblock| superblock.sequence)
-            .expect("a superblock");
+        let superblock = superblock(device);
         let root = superblock
             .roots
             .iter()
@@ -32,6 +28,10 @@ impl Layout {
             .find_map(|copy| read_piece(device, &superblock.geometry, copy))
             .expect("a root");
         Self { superblock, root }
+    }
+
+    pub fn has_root(device: &SimulatedDevice) -> bool {
+        !superblock(device).roots.is_empty()
     }
 
     pub fn root_copies(&self) -> Vec<Piece> {
@@ -72,6 +72,15 @@ impl Layout {
             }
         }
     }
+}
+
+/// The newest superblock of a store.
+pub fn superblock(device: &SimulatedDevice) -> Superblock {
+    Geometry::superblock_offsets(device.capacity())
+        .iter()
+        .filter_map(|offset| Superblock::decode(&device.read_raw(*offset, 4096)).ok())
+        .max_by_key(|superblock| superblock.sequence)
+        .expect("a superblock")
 }
 
 fn pieces(image: &Option<ImageRef>) -> Vec<Piece> {

@@ -4,21 +4,17 @@
 use std::sync::Arc;
 
 use esker::device::{CrashPolicy, Device, SimulatedDevice};
-use esker::format::{CUTS_MAX, Cut, Extent, Geometry, HEAD_COUNT, Superblock};
+use esker::format::{CUTS_MAX, Cut, Extent, Geometry, HEAD_COUNT};
 use esker::{Durability, Error};
 
 use crate::common::{Random, create, open, options, seed};
 use crate::every_write::abandon;
 use crate::history::{History, Workload};
-use crate::layout::Layout;
+use crate::layout::{Layout, superblock};
 use crate::regressions::{put, quiet};
 
 fn cuts(device: &SimulatedDevice) -> usize {
-    let newest = Geometry::superblock_offsets(device.capacity())
-        .iter()
-        .filter_map(|offset| Superblock::decode(&device.read_raw(*offset, 4096)).ok())
-        .max_by_key(|superblock| superblock.sequence);
-    newest.expect("a superblock").cuts.len()
+    superblock(device).cuts.len()
 }
 
 #[test]
@@ -165,11 +161,7 @@ fn a_superblock_full_of_cuts_takes_one_more() {
 /// Adds cuts of epochs that left nothing, which no checkpoint can make superfluous.
 fn fill_with_cuts(device: &SimulatedDevice) {
     let offsets = Geometry::superblock_offsets(device.capacity());
-    let newest = offsets
-        .iter()
-        .filter_map(|offset| Superblock::decode(&device.read_raw(*offset, 4096)).ok())
-        .max_by_key(|superblock| superblock.sequence);
-    let mut superblock = newest.expect("a superblock");
+    let mut superblock = superblock(device);
     while superblock.cuts.len() < CUTS_MAX {
         superblock.cuts.push(Cut {
             epoch: 1_000_000 + superblock.cuts.len() as u64,

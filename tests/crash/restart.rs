@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use esker::device::{CrashPolicy, SimulatedDevice};
+use esker::device::{CrashPolicy, Latency, SimulatedDevice};
 use esker::{Durability, Options};
 
 use crate::common::{Random, create, open, options, seed};
@@ -27,10 +27,15 @@ fn idle_data_does_not_make_replay_longer() {
     history.run(&store, put("idle", 5000, 1)).unwrap();
     let mut most_replay = 0;
     let mut most_read = 0;
-    for at in 0..4000_u32 {
+    // As slow as a disk, so that the checkpointer has a chance.
+    device.set_latency(Latency {
+        flush: std::time::Duration::from_micros(300),
+        ..Latency::default()
+    });
+    for at in 0..2000_u32 {
         let key = format!("busy {}", at % 50);
-        history.run(&store, put(&key, 8000, at as u8)).unwrap();
-        if at % 250 != 249 {
+        history.run(&store, put(&key, 16_000, at as u8)).unwrap();
+        if at % 100 != 99 {
             continue;
         }
         most_replay = most_replay.max(store.stats().replay_bytes);

@@ -18,7 +18,9 @@ use super::{BLOCK_MIN, FileOptions, Kind, failed, is_unsupported, retry};
 use crate::{Error, Result};
 
 /// `udev` holds a shared lock on a block device for some milliseconds after a writer
-/// closed it; a store that restarts at once waits it out, this often and this long.
+/// closed it, and the io_uring of a killed process keeps its file, and so the lock, until
+/// the I/O under way has ended. A store that restarts at once waits it out, this often and
+/// this long.
 const LOCK_TRIES: u32 = 25;
 const LOCK_PAUSE: Duration = Duration::from_millis(20);
 
@@ -65,17 +67,13 @@ pub(super) fn open_file(
     }
 }
 
-pub(super) fn lock(file: &File, kind: Kind, options: &FileOptions) -> Result<()> {
+pub(super) fn lock(file: &File, options: &FileOptions) -> Result<()> {
     let operation = if options.read_only {
         FlockOperation::NonBlockingLockShared
     } else {
         FlockOperation::NonBlockingLockExclusive
     };
-    let mut tries = if kind == Kind::BlockDevice {
-        LOCK_TRIES
-    } else {
-        1
-    };
+    let mut tries = LOCK_TRIES;
     loop {
         tries -= 1;
         match rustix::io::retry_on_intr(|| rustix::fs::flock(file, operation)) {
