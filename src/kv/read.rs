@@ -143,6 +143,11 @@ impl KeyValue {
             else {
                 continue;
             };
+            let expected = matches!(loaded.kind, Kind::Put | Kind::Head) && *loaded.key == *key;
+            if !expected && self.index.get(hash) != Some(entry) {
+                // The segment was reused between the two looks: this is another's record.
+                continue;
+            }
             if *loaded.key != *key {
                 // Another key with the same tag: this one has no entry.
                 return Ok(None);
@@ -224,6 +229,10 @@ impl KeyValue {
                 || *loaded.key != expected
                 || stamp != head.stamp.to_le_bytes()
             {
+                if self.index.get(hash) != Some(entry) {
+                    // Replaced, or another's record in a segment that was reused.
+                    return Ok(None);
+                }
                 return missing_chunk(settled, log.geometry().device_offset(entry.address));
             }
             value.extend_from_slice(data);
