@@ -45,7 +45,7 @@ fn main() {
 fn report(what: &str, config: &Config) -> Outcome {
     let outcome = config.run();
     println!(
-        "{what:44} WA {:.3}  records {:.3}  padding {:4.2}%  checkpoint {:4.2}%  forced {:.2}",
+        "{what:56} WA {:.3}  records {:.3}  padding {:4.2}%  checkpoint {:4.2}%  forced {:.2}",
         outcome.write_amplification,
         outcome.records,
         outcome.padding * 100.0,
@@ -68,9 +68,13 @@ fn goals() {
         (Load::Moving(0.1, 0.9), 0.8, f64::NAN),
     ];
     for (load, u, target) in cases {
+        let config = Config::standard(load, KEYS, u);
+        let effective = config.effective_utilization();
         let limit = limit::write_amplification(&load.groups(KEYS), u);
-        let what = format!("{} u={u} limit {limit:.3} target {target:.2}", load.name());
-        report(&what, &Config::standard(load, KEYS, u));
+        let near = limit::write_amplification(&load.groups(KEYS), effective);
+        let name = load.name();
+        let what = format!("{name} u={u} ({effective:.3}) limit {limit:.2} ({near:.2})");
+        report(&format!("{what} target {target:.2}"), &config);
     }
 }
 
@@ -117,13 +121,13 @@ fn sensitivity() {
     type Change = fn(&mut Config);
     let changes: [(&str, Change); 13] = [
         ("defaults", |_| {}),
+        ("group 64 KiB", |c| c.group_bytes = 64 << 10),
         ("group 256 KiB", |c| c.group_bytes = 256 << 10),
-        ("group 512 KiB", |c| c.group_bytes = 512 << 10),
         ("group 4 MiB", |c| c.group_bytes = 4 << 20),
         ("limbo 1 commit", |c| c.limbo_commits = 1),
         ("limbo 3 commits", |c| c.limbo_commits = 3),
-        ("threshold 12", |c| c.threshold_segments = Some(12)),
-        ("threshold 18", |c| c.threshold_segments = Some(18)),
+        ("threshold 8", |c| c.threshold_segments = Some(8)),
+        ("threshold 24", |c| c.threshold_segments = Some(24)),
         ("threshold 48", |c| c.threshold_segments = Some(48)),
         ("segment 512 KiB", |c| c.segment_bytes = 512 << 10),
         ("segment 1 MiB", |c| c.segment_bytes = 1 << 20),

@@ -10,6 +10,7 @@ pub mod device;
 mod error;
 pub mod format;
 mod index;
+pub mod inspect;
 mod kv;
 mod log;
 mod store;

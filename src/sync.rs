@@ -16,14 +16,18 @@ mod imp {
 
 #[cfg(all(test, loom))]
 mod imp {
+    pub(crate) use super::model_atomic::AtomicU64;
     pub(crate) use loom::sync::atomic::{
-        AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
+        AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicUsize, Ordering, fence,
     };
     pub(crate) use loom::sync::{Arc, Condvar as RawCondvar, Mutex as RawMutex, MutexGuard};
     pub(crate) use loom::thread;
 }
 
 pub(crate) use imp::*;
+
+/// Bounded channels of recovery, which runs in no model.
+pub(crate) use std::sync::mpsc;
 
 /// The standard library's `Arc`, also in models: for immutable bytes handed to callers.
 pub(crate) use std::sync::Arc as SharedArc;
@@ -58,46 +62,115 @@ pub(crate) mod epoch {
 /// What a load of an [`ArcCell`] returns: dereferences to the `Arc`.
 #[cfg(not(all(test, loom)))]
 pub(crate) type ArcGuard<T> = arc_swap::Guard<Arc<T>>;
-/// What a load of an [`ArcCell`] returns: the `Arc`.
+/// What a load of an [`ArcCell`] returns: dereferences to the `Arc`. In models it does not
+/// count references: loom would take that for an ordering of the threads.
 #[cfg(all(test, loom))]
-pub(crate) type ArcGuard<T> = Arc<T>;
+pub(crate) type ArcGuard<T> = &'static Arc<T>;
 
 /// An `Arc` that is replaced whole while others read it.
 ///
-/// It is `ArcSwap`; in models a lock around the `Arc`, so that they check how the crate
-/// uses it but not arc-swap itself, which loom cannot see into.
-pub(crate) struct ArcCell<T> {
-    #[cfg(not(all(test, loom)))]
-    cell: arc_swap::ArcSwap<T>,
-    #[cfg(all(test, loom))]
-    cell: loom::sync::RwLock<Arc<T>>,
-}
+/// It is `ArcSwap`. Models have a pointer with the orderings of its `load` and `store`
+/// instead and free nothing before the cell: they check how the crate uses it, but not
+/// arc-swap itself, which loom cannot see into. (A lock in its place would order more than
+/// `ArcSwap` does, and hide missing orderings elsewhere.)
+#[cfg(not(all(test, loom)))]
+pub(crate) struct ArcCell<T>(arc_swap::ArcSwap<T>);
 
+#[cfg(not(all(test, loom)))]
 impl<T> ArcCell<T> {
     pub(crate) fn new(value: Arc<T>) -> Self {
-        Self {
-            #[cfg(not(all(test, loom)))]
-            cell: arc_swap::ArcSwap::new(value),
-            #[cfg(all(test, loom))]
-            cell: loom::sync::RwLock::new(value),
-        }
+        Self(arc_swap::ArcSwap::new(value))
     }
 
     /// The current value, without a lock and without touching its reference count.
     pub(crate) fn load(&self) -> ArcGuard<T> {
-        #[cfg(not(all(test, loom)))]
-        return self.cell.load();
-        #[cfg(all(test, loom))]
-        return self.cell.read().unwrap().clone();
+        self.0.load()
     }
 
     /// Replaces the value.
     pub(crate) fn store(&self, value: Arc<T>) {
-        #[cfg(not(all(test, loom)))]
-        self.cell.store(value);
-        #[cfg(all(test, loom))]
-        {
-            *self.cell.write().unwrap() = value;
+        self.0.store(value);
+    }
+}
+
+#[cfg(all(test, loom))]
+pub(crate) use model_cell::ArcCell;
+
+/// loom's `AtomicU64`, whose loads are steps that loom orders against each other.
+///
+/// loom compares a store with the last access to the object only. Where a writer loads what
+/// it is about to store, as every lock holder in the index does, that access is its own,
+/// and loom (0.7) never tries the store between two loads of a reader. So a load here also
+/// stores to a flag that nobody reads: it makes loads conflict and orders nothing else.
+#[cfg(all(test, loom))]
+mod model_atomic {
+    use std::ops::Deref;
+
+    use super::{AtomicBool, Ordering};
+
+    /// See the module.
+    pub(crate) struct AtomicU64 {
+        value: loom::sync::atomic::AtomicU64,
+        touched: AtomicBool,
+    }
+
+    impl AtomicU64 {
+        pub(crate) fn new(value: u64) -> Self {
+            Self {
+                value: loom::sync::atomic::AtomicU64::new(value),
+                touched: AtomicBool::new(false),
+            }
+        }
+
+        #[track_caller]
+        pub(crate) fn load(&self, order: Ordering) -> u64 {
+            self.touched.store(true, Ordering::Relaxed);
+            self.value.load(order)
+        }
+    }
+
+    impl Deref for AtomicU64 {
+        type Target = loom::sync::atomic::AtomicU64;
+
+        fn deref(&self) -> &Self::Target {
+            &self.value
+        }
+    }
+}
+
+/// The stand-in for arc-swap in models.
+#[cfg(all(test, loom))]
+mod model_cell {
+    #![expect(unsafe_code, reason = "a pointer to what the cell keeps")]
+
+    use super::{Arc, AtomicU64, Ordering};
+
+    /// See the other definition.
+    pub(crate) struct ArcCell<T> {
+        current: AtomicU64,
+        kept: std::sync::Mutex<Vec<Box<Arc<T>>>>,
+    }
+
+    impl<T: 'static> ArcCell<T> {
+        pub(crate) fn new(value: Arc<T>) -> Self {
+            let value = Box::new(value);
+            Self {
+                current: AtomicU64::new(&raw const *value as u64),
+                kept: std::sync::Mutex::new(vec![value]),
+            }
+        }
+
+        pub(crate) fn load(&self) -> &'static Arc<T> {
+            let current = self.current.load(Ordering::Acquire) as *const Arc<T>;
+            // SAFETY: `kept` has it as long as the cell lives, and models keep no guard longer.
+            unsafe { &*current }
+        }
+
+        pub(crate) fn store(&self, value: Arc<T>) {
+            let value = Box::new(value);
+            let current = &raw const *value as u64;
+            self.kept.lock().unwrap().push(value);
+            self.current.store(current, Ordering::Release);
         }
     }
 }
@@ -173,7 +246,7 @@ mod leaking {
 
     use std::marker::PhantomData;
 
-    use super::{AtomicUsize, Ordering};
+    use super::{AtomicU64, Ordering};
 
     pub(crate) struct Guard;
 
@@ -197,11 +270,11 @@ mod leaking {
         }
 
         pub(crate) fn into_shared(self, _: &Guard) -> Shared<'_, T> {
-            Shared(Box::into_raw(self.0) as usize, PhantomData)
+            Shared(Box::into_raw(self.0) as u64, PhantomData)
         }
     }
 
-    pub(crate) struct Shared<'g, T>(usize, PhantomData<(&'g (), *const T)>);
+    pub(crate) struct Shared<'g, T>(u64, PhantomData<(&'g (), *const T)>);
 
     impl<T> Clone for Shared<'_, T> {
         fn clone(&self) -> Self {
@@ -230,7 +303,7 @@ mod leaking {
         }
     }
 
-    pub(crate) struct Atomic<T>(AtomicUsize, PhantomData<*const T>);
+    pub(crate) struct Atomic<T>(AtomicU64, PhantomData<*const T>);
 
     // SAFETY: it is an address of a `T`, shared like a reference to it.
     unsafe impl<T: Send + Sync> Send for Atomic<T> {}
@@ -239,7 +312,7 @@ mod leaking {
 
     impl<T> Atomic<T> {
         pub(crate) fn null() -> Self {
-            Self(AtomicUsize::new(0), PhantomData)
+            Self(AtomicU64::new(0), PhantomData)
         }
 
         pub(crate) fn load<'g>(&self, order: Ordering, _: &'g Guard) -> Shared<'g, T> {

@@ -319,9 +319,7 @@ fn info_stats_check_and_dump() {
     }
 
     place.succeed(&["check", "s.esker"]);
-    place.succeed(&["check", "s.esker", "--fast"]);
     assert!(place.json(&["check", "s.esker", "--json"]).is_object());
-    place.fail(2, &["check", "s.esker", "--fast", "--repair"]);
     let segments = place.text(&["dump", "s.esker"]);
     assert!(!segments.is_empty());
     assert!(place.text(&["dump", "s.esker", "--records"]).len() > segments.len());

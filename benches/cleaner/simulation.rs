@@ -116,13 +116,20 @@ impl Config {
     }
 
     pub fn threshold(&self) -> u64 {
-        self.threshold_segments.unwrap_or_else(|| {
-            policy::cleaning_threshold_segments(
-                self.segment_bytes,
-                self.group_bytes,
-                self.reserve_segments(),
-            )
-        })
+        let threshold = policy::cleaning_threshold_segments(self.reserve_segments());
+        self.threshold_segments.unwrap_or(threshold)
+    }
+
+    /// Live share of the space that records can use: whole records of a segment, without
+    /// the two images, the free segments and half of each open head.
+    pub fn effective_utilization(&self) -> f64 {
+        let record = self.record_bytes();
+        let usable = (self.segment_bytes - SEGMENT_HEADER_BYTES - BLOCK_BYTES) / record * record;
+        let images = (GENERATIONS as u64 * self.image_bytes()) as f64 / self.segment_bytes as f64;
+        let segments = (self.capacity_bytes / self.segment_bytes) as f64;
+        let open = policy::CLASSES as f64 / 2.0;
+        let left = segments - images - self.threshold() as f64 - open;
+        (self.keys as u64 * record) as f64 / (left * usable as f64)
     }
 
     pub fn run(&self) -> Outcome {
@@ -139,7 +146,7 @@ pub struct Outcome {
     pub records: f64,
     pub padding: f64,
     pub checkpoint: f64,
-    /// Group commits forced early because no segment was free, over all commits.
+    /// Group commits ended early for want of free segments, over all commits.
     pub forced: f64,
 }
 
@@ -434,20 +441,28 @@ impl Simulation {
         self.limbo.push_back((self.group, victim));
     }
 
-    /// The head of the class, or the nearest with room when free segments are short.
-    fn survivor_head(&self, key: usize) -> usize {
+    /// The head a survivor is written to; may end the group.
+    fn survivor_head(&mut self, key: usize) -> usize {
         if self.config.placement == Placement::OneHead {
             return 0;
         }
         let class = policy::head_class(self.exponents[key]);
-        let free = self.free.len() as u64;
-        if self.has_room(class, self.record_bytes) || policy::may_open_for_survivors(free) {
-            return class;
+        while !self.has_room(class, self.record_bytes) {
+            match policy::survivor_room(self.free.len() as u64, self.limbo.len() as u64) {
+                policy::SurvivorRoom::Open => return class,
+                policy::SurvivorRoom::Commit => {
+                    self.counters.forced += 1;
+                    self.commit();
+                }
+                policy::SurvivorRoom::Nearest => {
+                    return (0..policy::CLASSES)
+                        .filter(|&head| self.has_room(head, self.record_bytes))
+                        .min_by_key(|&head| head.abs_diff(class))
+                        .unwrap_or(class);
+                }
+            }
         }
-        (0..policy::CLASSES)
-            .filter(|&head| self.has_room(head, self.record_bytes))
-            .min_by_key(|&head| head.abs_diff(class))
-            .unwrap_or(class)
+        class
     }
 
     fn write_partition(&mut self) {

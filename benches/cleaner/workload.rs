@@ -34,7 +34,7 @@ pub enum Load {
     Zipf(f64),
     /// This share of the keys gets this share of the writes.
     Hot(f64, f64),
-    /// As `Hot`, the set moving by a twentieth of the keys every quarter overwrite.
+    /// As `Hot`, the set moving by a twentieth of the keys every overwrite.
     Moving(f64, f64),
 }
 
@@ -114,7 +114,7 @@ impl Chooser {
             }
             Load::Hot(keys, writes) => self.hot(keys, writes, random),
             Load::Moving(keys, writes) => {
-                let moves = self.drawn / (self.keys / 4);
+                let moves = self.drawn / self.keys;
                 (self.hot(keys, writes, random) + moves * (self.keys / 20)) % self.keys
             }
         };

@@ -160,6 +160,9 @@ pub struct Root {
     pub covered_by_older: Vec<u64>,
     /// The next seqno when the root was made.
     pub next_seqno: Seqno,
+    /// The next group when the root was made: all before it were flushed before the root
+    /// came into force.
+    pub next_group: u64,
     /// The clock when the root was made.
     pub clock: u64,
 }

@@ -30,7 +30,7 @@ pub use geometry::{
 };
 pub use record::{
     DELTA_BITS, KEY_BYTES_MAX, Kind, RECORD_HEADER_BYTES, Record, RecordFields, content_hash,
-    parse_record, record_length,
+    parse_record, read_verified_record, record_length,
 };
 pub use segment::{COMMIT_STREAM, Class, HEAD_COUNT, SEGMENT_HEADER_BYTES, Seed, SegmentHeader};
 pub use superblock::{CUTS_MAX, Clean, Cut, Superblock};

@@ -132,7 +132,7 @@ fn record_checksum(seed: Seed, offset: u64, packed: u64, content: u64) -> u64 {
     seed.checksum(offset, &bytes)
 }
 
-/// A verified record in a buffer.
+/// A record in a buffer.
 #[derive(Debug, Clone, Copy)]
 pub struct Record<'a> {
     /// What it says.
@@ -143,8 +143,6 @@ pub struct Record<'a> {
     pub key: &'a [u8],
     /// The value.
     pub value: &'a [u8],
-    /// [`content_hash`] of key and value.
-    pub content: u64,
     /// Distance of its seqno from the record before it in its frame (from the frame's base
     /// for the first).
     pub delta: u64,
@@ -162,7 +160,24 @@ pub fn parse_record(
     offset: u64,
     unit_bytes: u32,
 ) -> Result<Record<'_>, Invalid> {
-    let checksum = u64_at(bytes, 0)?;
+    let (record, packed) = split_record(bytes, unit_bytes)?;
+    let content = content_hash(record.key, record.value);
+    if record_checksum(seed, offset, packed, content) != u64_at(bytes, 0)? {
+        return Err(Invalid::Checksum);
+    }
+    Ok(record)
+}
+
+/// Reads the record at the start of `bytes`, which were verified before: replay looks at
+/// each record more than once, and hashing is most of the look.
+///
+/// # Errors
+/// What does not fit.
+pub fn read_verified_record(bytes: &[u8], unit_bytes: u32) -> Result<Record<'_>, Invalid> {
+    split_record(bytes, unit_bytes).map(|(record, _)| record)
+}
+
+fn split_record(bytes: &[u8], unit_bytes: u32) -> Result<(Record<'_>, u64), Invalid> {
     let packed = u64_at(bytes, 8)?;
     let key_bytes = (packed & ((1 << KEY_BITS) - 1)) as usize;
     let value_bytes = (packed >> KEY_BITS & ((1 << VALUE_BITS) - 1)) as usize;
@@ -173,22 +188,18 @@ pub fn parse_record(
     let value = bytes
         .get(value_at..value_at + value_bytes)
         .ok_or(Invalid::Truncated)?;
-    let content = content_hash(key, value);
-    if record_checksum(seed, offset, packed, content) != checksum {
-        return Err(Invalid::Checksum);
-    }
     let kind = Kind::decode(packed >> (KEY_BITS + VALUE_BITS) & ((1 << KIND_BITS) - 1))?;
     let length = record_length(kind, key_bytes, value_bytes, unit_bytes)
         .ok_or(Invalid::Field("record length"))?;
-    Ok(Record {
+    let record = Record {
         kind,
         relocated: packed >> (KEY_BITS + VALUE_BITS + KIND_BITS) & 1 == 1,
         key,
         value,
-        content,
         delta: packed >> (64 - DELTA_BITS),
         length,
-    })
+    };
+    Ok((record, packed))
 }
 
 #[cfg(test)]

@@ -34,6 +34,16 @@ pub struct Cut {
     pub extents: [Extent; HEAD_COUNT],
 }
 
+impl Cut {
+    /// Whether replay may meet frames of the epoch that do not exist. Images taken before
+    /// the crash have horizons up to the next seqno after the cut, images taken after it
+    /// higher ones (recovery leaves one out): then every segment of the epoch is covered.
+    #[must_use]
+    pub fn is_needed(&self, older_horizon: Seqno) -> bool {
+        self.seqno + 1 >= older_horizon
+    }
+}
+
 /// Left by a complete orderly stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Archive, Serialize, Deserialize)]
 pub struct Clean {

@@ -8,8 +8,8 @@
 //! words   u64 x slots
 //! ```
 //!
-//! An entry lives in its home bucket or, *displaced*, in the one after it (the last bucket
-//! is followed by the first); `overflow` says that some entry of this home is displaced.
+//! An entry lives in its home bucket or, *displaced*, in another (`probe.rs`); `overflow`
+//! says that some entry of this home is displaced.
 //!
 //! The protocol is a seqlock over atomics. The writer, alone under its shard's lock, makes
 //! the version odd, writes, and makes it even again; a reader takes what it read only if
@@ -54,8 +54,8 @@ pub(super) const fn bucket_words(slots: usize) -> usize {
 pub(super) enum Home {
     /// The bucket is its home.
     This,
-    /// Its home is a bucket before.
-    Previous,
+    /// Its home is another bucket.
+    Elsewhere,
 }
 
 /// The flags of a bucket at one version.
@@ -72,7 +72,7 @@ impl Meta {
         if self.0 >> (DISPLACED_SHIFT + slot) & 1 == 0 {
             Home::This
         } else {
-            Home::Previous
+            Home::Elsewhere
         }
     }
 
@@ -283,7 +283,7 @@ impl<'a> Bucket<'a> {
     }
 
     fn fill(&self, meta: &mut Meta, index: usize, slot: Slot, home: Home) {
-        meta.set_flag(DISPLACED_SHIFT + index, home == Home::Previous);
+        meta.set_flag(DISPLACED_SHIFT + index, home == Home::Elsewhere);
         meta.set_flag(AGED_SHIFT + index, slot.aged);
         self.merge(
             1 + index / 2,

@@ -1,12 +1,12 @@
 //! The hash index: from a key's hash to where its newest record is, in memory.
 //!
-//! It takes about 17 bytes for each key at any size, never stops to reorganise itself, and
+//! It takes 15 to 17 bytes a key at any size, never stops to reorganise itself, and
 //! reads without locks. Keys are not stored: 65 bits and more of their salted hash are.
 //!
 //! - The hash's top bits select one of [`SHARDS`] **shards**, which writers lock; the next,
 //!   through the shard's directory (`directory.rs`), a **unit** of [`BUCKETS`] buckets
 //!   (`unit.rs`); then the **bucket** (`bucket.rs`); and what follows is the **tag** in the
-//!   slot (`entry.rs`). An entry is in its home bucket or the next (`probe.rs`).
+//!   slot (`entry.rs`). An entry is in its home bucket or in another that its tag names (`probe.rs`).
 //! - A unit without room is copied into one with a slot more per bucket or, at
 //!   [`SLOTS_MAX`], split in two (`grow.rs`). Readers find the new units through atomic
 //!   pointers; crossbeam-epoch frees the old.
@@ -14,16 +14,16 @@
 //!
 //! # Collisions
 //!
-//! An entry is known by its shard, unit and bucket and the known bits of its tag: 8 + depth
-//! + 5 + 53 bits when written at that depth, and as many ever after, since a split moves one
-//! bit from the tag to the unit. A new key takes another's place if all these are equal. Let
-//! keys come one by one, `n` in all. Units hold 236 to 472 entries, so while the depth is
-//! `d` the index goes from 256 * 236 * 2^d to twice as many, and each of these meets at
-//! most `n` later keys with probability 2^-(66 + d). Each depth contributes the same:
-//! n * 256 * 236 * 2^-66 = 8.2e-8 for `n` = 1e8, and so does all that was there at the
-//! first depth, 3.
-//! From there to 1e8 keys it is 7.7 doublings. Together 7.1e-7 expected collisions, of
-//! which those of keys that came after cannot count (a key meets only earlier ones): 5.9e-7.
+//! An entry is known by its shard, unit and bucket and the known bits of its tag. Written at
+//! depth `d` that is 8, `d`, 8 and 53 bits, and as many ever after, since a split moves one
+//! bit from the tag to the unit. A new key takes another's place if all these are equal.
+//!
+//! Let `n` keys come one by one. Units hold 1920 to 3840 entries, so while the depth is `d`
+//! the index goes from 256 * 1920 * 2^d entries to twice as many, and each of these meets at
+//! most `n` later keys with probability 2^-(69 + d). So each doubling contributes the same,
+//! n * 256 * 1920 * 2^-69 = 8.3e-8 for n = 1e8, and depth 0, which starts at nothing, twice
+//! that. From there to 1e8 keys it is 6.7 doublings. Together 7.2e-7 expected collisions;
+//! less 1.2e-7 since a key meets only what came before it: 6e-7.
 //! Overwriting an entry makes its tag fresh, which only helps.
 
 mod bucket;
@@ -62,13 +62,14 @@ const BUCKETS: usize = 1 << BUCKET_BITS;
 /// The most slots per bucket: above, a bucket is longer than four cache lines and its
 /// flags do not fit in its first word.
 const SLOTS_MAX: usize = if MODEL { 2 } else { 16 };
-/// The greatest depth: a tag loses a bit for each, and its high 32 must remain known. It
-/// is enough for 256 * 2^20 * 236 = 6e10 entries.
-const DEPTH_MAX: u32 = 20;
+/// The greatest depth: a tag loses a bit for each and must keep its high 32; and no image,
+/// however damaged, makes a directory of over 1 MiB. It is enough for
+/// 256 * 2^17 * 1920 = 6e10 entries.
+const DEPTH_MAX: u32 = 17;
 
 /// How far after their home displaced entries go, as their tag says: few enough that a scan
 /// can look at all, and far enough apart that chains spread over the unit.
-const OFFSETS: [usize; 4] = if MODEL { [1; 4] } else { [1, 7, 29, 97] };
+const OFFSETS: &[usize] = if MODEL { &[1] } else { &[1, 7, 29, 97] };
 
 /// There is no room for an entry: nothing was inserted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -186,8 +187,6 @@ impl ShardGuard<'_> {
     /// `memory_limit` bytes. An insert of the hash by this guard then cannot fail; for
     /// several hashes see [`Self::reserve_many`].
     ///
-
-    ///
     /// # Errors
     /// [`IndexFull`] when the index may not grow as it must.
     pub(crate) fn reserve(&mut self, hash: KeyHash, memory_limit: u64) -> Result<(), IndexFull> {
@@ -196,6 +195,9 @@ impl ShardGuard<'_> {
 
     /// Makes room for inserts of all `hashes` of this shard together; a hash may occur more
     /// than once or be present. Removals in between do no harm.
+    ///
+    /// Room is counted by unit, not arranged: now and then an insert finds none and grows the
+    /// unit all the same, which may take the index over the limit by some 20 KiB.
     ///
     /// # Errors
     /// [`IndexFull`] as for [`Self::reserve`]; room made for some stays.
@@ -275,6 +277,45 @@ impl ShardGuard<'_> {
                 None => self.create(hash, u64::MAX),
             };
             assert!(room.is_ok(), "the index cannot grow");
+        }
+    }
+
+    /// Applies a write of the log with `seqno`: sets the entry that `make` makes of the one
+    /// there. Returns the entry set and the one replaced; `None` when the image of the unit
+    /// covers the write. One look at the unit, because replay does this for every record.
+    pub(crate) fn replay(
+        &mut self,
+        hash: KeyHash,
+        seqno: Seqno,
+        make: impl Fn(Option<Entry>) -> Entry,
+    ) -> Option<(Entry, Option<Entry>)> {
+        let done = self.with_unit(hash, |unit, place| {
+            if seqno < unit.horizon() {
+                return Some(None);
+            }
+            let Some(found) = unit.find(place) else {
+                let entry = make(None);
+                let placed = unit.place(place.bucket, Slot::new(entry, place.tag));
+                return placed.then_some(Some((entry, None)));
+            };
+            let old = Slot::entry(found.word);
+            let entry = make(old);
+            unit.overwrite(found, entry, place.tag);
+            Some(Some((entry, old)))
+        });
+        match done {
+            Some(Some(applied)) => {
+                if let Some((_, old)) = applied {
+                    self.shard().add_count(i64::from(old.is_none()));
+                }
+                applied
+            }
+            // The unit must be made or grow first.
+            _ => {
+                let entry = make(None);
+                let old = self.insert(hash, entry);
+                Some((entry, old))
+            }
         }
     }
 

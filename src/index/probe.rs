@@ -49,7 +49,7 @@ fn other(home: usize, way: usize) -> usize {
 fn opposite(bucket: usize, home: Home, high: u32) -> usize {
     match home {
         Home::This => other(bucket, way(high)),
-        Home::Previous => (bucket + BUCKETS - OFFSETS[way(high)]) % BUCKETS,
+        Home::Elsewhere => (bucket + BUCKETS - OFFSETS[way(high)]) % BUCKETS,
     }
 }
 
@@ -83,7 +83,7 @@ impl Unit {
                 return None;
             }
             let other = self.bucket(other(place.bucket, way(high(place.tag))));
-            let (_, word) = other.probe(place.tag, Home::Previous);
+            let (_, word) = other.probe(place.tag, Home::Elsewhere);
             if let Some(word) = word {
                 return Slot::entry(word);
             }
@@ -105,7 +105,7 @@ impl Unit {
             }
             let displaced = out.len();
             for number in 0..OFFSETS.len() {
-                let wanted = |kind, high| kind == Home::Previous && way(high) == number;
+                let wanted = |kind, high| kind == Home::Elsewhere && way(high) == number;
                 self.bucket(other(bucket, number)).collect(wanted, out);
             }
             if home.unchanged(meta) {
@@ -133,7 +133,7 @@ impl Unit {
             return None;
         }
         let other = other(place.bucket, way(high(place.tag)));
-        let at = self.bucket(other).find(place.tag, Home::Previous)?;
+        let at = self.bucket(other).find(place.tag, Home::Elsewhere)?;
         Some(found(other, at))
     }
 
@@ -146,7 +146,7 @@ impl Unit {
         };
         (0..ways).flat_map(move |number| {
             let at = other(bucket, number);
-            let entries = self.bucket(at).occupied(Home::Previous);
+            let entries = self.bucket(at).occupied(Home::Elsewhere);
             let entries = entries.filter(move |(_, slot)| way(slot.high) == number);
             entries.map(move |(index, slot)| (at, index, slot))
         })
@@ -168,7 +168,7 @@ impl Unit {
                     .entries()
                     .map(|(_, slot, kind)| match kind {
                         Home::This => (bucket, slot),
-                        Home::Previous => (opposite(bucket, kind, slot.high), slot),
+                        Home::Elsewhere => (opposite(bucket, kind, slot.high), slot),
                     }),
             );
         }
@@ -181,7 +181,7 @@ impl Unit {
         let home = if found.bucket == found.home {
             Home::This
         } else {
-            Home::Previous
+            Home::Elsewhere
         };
         self.bucket(found.bucket)
             .put(found.index, Slot::new(entry, tag), home);
@@ -205,7 +205,7 @@ impl Unit {
             let Some((from, index, slot)) = self.displaced(bucket).next() else {
                 return;
             };
-            self.shift(from, (index, slot, Home::Previous), bucket, vacancy);
+            self.shift(from, (index, slot, Home::Elsewhere), bucket, vacancy);
             (bucket, vacancy) = (from, index);
         }
     }
@@ -215,10 +215,10 @@ impl Unit {
         let (index, slot, home) = entry;
         match home {
             Home::This => {
-                self.put(to, vacancy, slot, Home::Previous);
+                self.put(to, vacancy, slot, Home::Elsewhere);
                 self.clear(from, index, true);
             }
-            Home::Previous => {
+            Home::Elsewhere => {
                 self.put(to, vacancy, slot, Home::This);
                 self.clear(from, index, self.bucket(from).meta().overflow());
                 self.update_overflow(to);
@@ -260,7 +260,7 @@ impl Unit {
         if bucket == home {
             self.put(home, index, slot, Home::This);
         } else {
-            self.put(bucket, index, slot, Home::Previous);
+            self.put(bucket, index, slot, Home::Elsewhere);
             self.bucket(home).set_overflow(true);
         }
         self.set_count(self.count() + 1);

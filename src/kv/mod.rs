@@ -7,6 +7,7 @@
 
 mod batch;
 mod chunks;
+mod inspect;
 mod read;
 mod replay;
 mod scan;
@@ -15,11 +16,13 @@ mod write;
 pub use batch::Batch;
 pub use scan::{Cursor, Scan};
 
+pub(crate) use inspect::{Belonging, LargeValue};
+
 use crate::format::{
     Geometry, Invalid, KEY_BYTES_MAX, KeyHash, KeyHasher, LengthCode, Record, Seqno,
 };
 use crate::index::{Entry, Index};
-use crate::log::{Log, NoRoom, Owner, Position, Relocation};
+use crate::log::{Lane, Log, NoRoom, Owner, Position, Relocation};
 use crate::sync::{AtomicU64, Ordering, SharedArc};
 use crate::{Durability, Error, Result};
 
@@ -148,8 +151,8 @@ fn died(log: &Log, entry: &Entry) {
 }
 
 impl Owner for KeyValue {
-    fn replay(&self, log: &Log, record: &Record<'_>, position: Position) -> Result<()> {
-        self.replay_record(log, record, position)
+    fn replay(&self, log: &Log, record: &Record<'_>, position: Position, lane: Lane) -> Result<()> {
+        self.replay_record(log, record, position, lane)
     }
 
     fn relocate(

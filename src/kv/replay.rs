@@ -7,9 +7,11 @@
 
 use std::ops::Range;
 
-use crate::format::{Invalid, KeyHash, Kind, Record, RecordFields, Seqno, record_length};
-use crate::index::{Index, ScanPosition, ShardGuard};
-use crate::log::{self, Log, NewRecord, NoRoom, Position, Purpose, Relocation};
+use crate::format::{
+    COMMIT_STREAM, Invalid, KeyHash, Kind, Record, RecordFields, Seqno, record_length,
+};
+use crate::index::{Entry, Index, ScanPosition, ShardGuard};
+use crate::log::{self, Lane, Log, NewRecord, NoRoom, Position, Purpose, Relocation};
 use crate::{Error, Result};
 
 use super::chunks::owner_of;
@@ -44,6 +46,7 @@ impl KeyValue {
         log: &Log,
         record: &Record<'_>,
         position: Position,
+        lane: Lane,
     ) -> Result<()> {
         let corrupt = |why| {
             let offset = log.geometry().device_offset(position.address);
@@ -54,44 +57,48 @@ impl KeyValue {
                 let Some(hash) = self.record_hash(record) else {
                     return Ok(());
                 };
-                let mut shard = self.index.lock(Index::shard_of(hash));
-                if position.seqno < shard.horizon(hash) {
+                if !lane.has(Index::shard_of(hash)) {
                     return Ok(());
                 }
-                shard.reserve(hash, u64::MAX).map_err(|_| Error::NoSpace {
-                    what: "memory limit",
-                })?;
-                let exponent = match shard.get(hash) {
-                    Some(old) => old.exponent,
-                    None if position.head < 8 => position.head,
-                    None => log::first_exponent(),
+                let make = |old: Option<Entry>| {
+                    let exponent = match old {
+                        Some(old) => old.exponent,
+                        None if position.head < COMMIT_STREAM => position.head,
+                        None => log::first_exponent(),
+                    };
+                    entry_at(position.address, record.length, exponent)
                 };
-                let entry = entry_at(position.address, record.length, exponent);
-                born(log, &entry);
-                if let Some(old) = shard.insert(hash, entry) {
-                    died(log, &old);
+                let mut shard = self.index.lock(Index::shard_of(hash));
+                if let Some((entry, old)) = shard.replay(hash, position.seqno, make) {
+                    born(log, &entry);
+                    if let Some(old) = old {
+                        died(log, &old);
+                    }
                 }
             }
             Kind::Delete => {
                 let Some(hash) = self.record_hash(record) else {
                     return Ok(());
                 };
-                self.replay_remove(log, hash, position.seqno);
+                self.replay_remove(log, hash, position.seqno, lane);
                 for number in 0..deleted_chunks(record.value).map_err(corrupt)? {
-                    self.replay_remove(log, self.chunk_hash(hash, number), position.seqno);
+                    self.replay_remove(log, self.chunk_hash(hash, number), position.seqno, lane);
                 }
             }
             Kind::TrimChunks => {
                 let owner = owner_of(record.key).map_err(corrupt)?;
                 for number in trim_range(record.value).map_err(corrupt)? {
-                    self.replay_remove(log, self.chunk_hash(owner, number), position.seqno);
+                    self.replay_remove(log, self.chunk_hash(owner, number), position.seqno, lane);
                 }
             }
         }
         Ok(())
     }
 
-    fn replay_remove(&self, log: &Log, hash: KeyHash, seqno: Seqno) {
+    fn replay_remove(&self, log: &Log, hash: KeyHash, seqno: Seqno, lane: Lane) {
+        if !lane.has(Index::shard_of(hash)) {
+            return;
+        }
         let mut shard = self.index.lock(Index::shard_of(hash));
         if seqno < shard.horizon(hash) {
             return;
@@ -163,7 +170,7 @@ impl KeyValue {
             relocated: true,
             key: record.key,
             value: record.value,
-            content: record.content,
+            content: crate::format::content_hash(record.key, record.value),
         };
         let new = NewRecord {
             fields,

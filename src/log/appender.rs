@@ -16,7 +16,7 @@ use crate::format::{
 };
 use crate::sync::Arc;
 
-use super::policy::may_open_for_survivors;
+use super::policy::{SurvivorRoom, survivor_room};
 use super::segments::{SegmentTable, State};
 
 /// Who appends: decides how much of the reserve may be used.
@@ -400,10 +400,17 @@ impl Appender {
         if self.fits(wanted, bytes) {
             return Ok(wanted);
         }
-        if record.purpose == Purpose::Survivor && !may_open_for_survivors(self.free.len() as u64) {
-            let with_room = (0..usize::from(COMMIT_STREAM)).filter(|&head| self.fits(head, bytes));
-            if let Some(other) = with_room.min_by_key(|head| head.abs_diff(wanted)) {
-                return Ok(other);
+        if record.purpose == Purpose::Survivor {
+            match survivor_room(self.free.len() as u64, self.emptied.len() as u64) {
+                SurvivorRoom::Open => {}
+                SurvivorRoom::Commit => return Err(NoRoom),
+                SurvivorRoom::Nearest => {
+                    let classes = 0..usize::from(COMMIT_STREAM);
+                    let with_room = classes.filter(|&head| self.fits(head, bytes));
+                    if let Some(other) = with_room.min_by_key(|head| head.abs_diff(wanted)) {
+                        return Ok(other);
+                    }
+                }
             }
         }
         let held = self.held(record.purpose);
@@ -718,9 +725,13 @@ impl Appender {
         self.unwritten.push_back(segment);
     }
 
-    /// The header that says a segment is free, in this state of the counters.
+    /// The header that says a segment is free, in this state of the counters. It is written
+    /// outside of groups, so it says nothing of any group (it does not prove one flushed).
     pub(crate) fn free_header(&self, segment: SegmentId, class: Class) -> SegmentHeader {
-        self.begin_life(segment, class)
+        SegmentHeader {
+            group: 0,
+            ..self.begin_life(segment, class)
+        }
     }
 
     /// Copies bytes of a record that is not on the device yet; false when it is not here.

@@ -86,6 +86,26 @@ impl Log {
         }
     }
 
+    /// Takes up where a rebuild of the owner ended: no image is in force, and sequences go
+    /// on after the highest seen. The segments of the roots named stay.
+    pub(super) fn begin_rebuilt(&self, start: Start, root_sequence: u64, image_sequence: u64) {
+        let mut state = self.checkpoint.lock();
+        state.root_refs = self.superblocks.lock().current.roots.clone();
+        state.image_sequence = image_sequence;
+        state.root = Root {
+            sequence: root_sequence,
+            ..Root::default()
+        };
+        self.older_horizon.store(0, Ordering::Relaxed);
+        self.newest_horizon.store(0, Ordering::Relaxed);
+        self.start_appender(start);
+    }
+
+    /// Frees the checkpoint segments that nothing in force names.
+    pub(super) fn free_old_images(&self) {
+        self.free_unreferenced(&self.checkpoint.lock());
+    }
+
     /// Bytes of log between two images of one partition.
     pub(crate) fn checkpoint_interval(&self, owner: &dyn Owner) -> u64 {
         self.options.checkpoint_interval_bytes.unwrap_or_else(|| {
@@ -166,7 +186,7 @@ impl Log {
         self.checkpoint_locked(self.checkpoint.lock(), owner, count, true)
     }
 
-    fn checkpoint_locked(
+    pub(super) fn checkpoint_locked(
         &self,
         mut state: MutexGuard<'_, CheckpointState>,
         owner: &dyn Owner,
@@ -229,13 +249,12 @@ impl Log {
         Ok(image)
     }
 
-    /// Room for the body of the next piece, at least `wanted`, in a fresh segment if there is
-    /// too little.
+    /// Room for the body of the next piece, at least `wanted`: in a fresh segment if need be.
     fn piece_room(&self, state: &mut CheckpointState, slot: usize, wanted: u64) -> Result<u64> {
         let segment_bytes = self.geometry.segment_bytes;
         let filling = state.filling.get_mut(slot).and_then(Option::as_mut);
         let room = filling.map_or(0, |filling| segment_bytes - filling.next);
-        let least = PIECE_BYTES_MIN.max(wanted) + PIECE_HEADER_BYTES as u64;
+        let least = wanted.max(PIECE_BYTES_MIN) + PIECE_HEADER_BYTES as u64;
         let room = if room < least {
             self.fresh_segment(state, slot)?;
             segment_bytes - self.geometry.header_bytes()
@@ -350,6 +369,7 @@ impl Log {
         {
             let appender = self.appender.lock();
             root.next_seqno = appender.next_seqno();
+            root.next_group = appender.next_group();
             root.clock = appender.clock();
         }
         root.covered_by_newest = self.covered(root.newest_horizon);
@@ -359,7 +379,7 @@ impl Log {
         let written = superblocks.update(&*self.device, |next| {
             next.roots.insert(0, root_ref);
             next.roots.truncate(2);
-            next.cuts.retain(|cut| cut.seqno >= root.older_horizon);
+            next.cuts.retain(|cut| cut.is_needed(root.older_horizon));
         });
         let written = written.inspect_err(|_| self.poison())?;
         Counters::add(&self.counters.superblock_bytes, written);
@@ -392,8 +412,12 @@ impl Log {
     fn covered(&self, horizon: Seqno) -> Vec<u64> {
         let mut bitmap = vec![0; (self.geometry.segment_count as usize).div_ceil(64)];
         for (id, segment) in self.table.iter() {
-            let sealed = matches!(segment.state(), State::Sealed | State::Cleaning);
-            if sealed && segment.last_seqno() < horizon {
+            // An emptied segment may outlive the cut of its epoch: it must not be scanned.
+            let ended = matches!(
+                segment.state(),
+                State::Sealed | State::Cleaning | State::Emptied
+            );
+            if ended && segment.last_seqno() < horizon {
                 if let Some(word) = bitmap.get_mut(id as usize / 64) {
                     *word |= 1 << (id % 64);
                 }

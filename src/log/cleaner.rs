@@ -40,7 +40,7 @@ const GAIN_SHARE: u64 = 128;
 
 /// Bounds cleaning that gains nothing: the last percent of a full store can be gained by
 /// copying everything again and again.
-struct Effort {
+pub(super) struct Effort {
     clock: u64,
     horizon: u64,
     /// Victims after which those who wait are told that there is no space.
@@ -55,7 +55,7 @@ struct Effort {
 }
 
 impl Effort {
-    fn new(segment_count: u32, segment_bytes: u64) -> Self {
+    pub(super) fn new(segment_count: u32, segment_bytes: u64) -> Self {
         let patience = 2 * u64::from(segment_count);
         Self {
             clock: 0,
@@ -162,7 +162,7 @@ impl Log {
     }
 
     /// One step towards enough free segments; false when there is nothing to do.
-    fn make_space(&self, owner: &dyn Owner, effort: &mut Effort) -> Result<bool> {
+    pub(super) fn make_space(&self, owner: &dyn Owner, effort: &mut Effort) -> Result<bool> {
         let (free, emptied, unwritten) = {
             let appender = self.appender.lock();
             (
@@ -380,7 +380,7 @@ impl Log {
 
     /// Writes zeros into never-used segments, so that later small writes into them need no
     /// work of the file system.
-    fn prepare_some(&self) -> Result<()> {
+    pub(super) fn prepare_some(&self) -> Result<()> {
         let mut taken = Vec::new();
         {
             let mut appender = self.appender.lock();

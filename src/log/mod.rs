@@ -5,10 +5,14 @@
 //! write and load your part of the checkpoint. (RAMCloud's cut between log and index.)
 
 mod appender;
+mod applier;
 mod checkpoint;
 mod cleaner;
 mod committer;
 mod policy;
+#[cfg(test)]
+mod policy_tests;
+mod rebuild;
 mod recovery;
 mod scanner;
 mod segments;
@@ -17,15 +21,19 @@ mod superblocks;
 use std::time::Duration;
 
 use crate::device::{AlignedBuf, Device};
-use crate::format::{Address, Geometry, HEAD_COUNT, Invalid, LengthCode, Record, SegmentId, Seqno};
+use crate::format::{
+    Address, Cut, Geometry, HEAD_COUNT, Invalid, LengthCode, Record, SegmentId, Seqno,
+};
 use crate::sync::{Arc, AtomicBool, AtomicU64, Condvar, Mutex, MutexGuard, Ordering};
 use crate::{Error, Result};
 
 pub(crate) use appender::{Appender, NewRecord, NoRoom, Purpose, Room};
+pub(crate) use applier::Lane;
 pub(crate) use checkpoint::CheckpointState;
 pub(crate) use policy::{first_exponent, next_exponent, survivor_exponent};
-pub(crate) use recovery::open_log;
-pub(crate) use scanner::{ScannedFrame, SegmentScanner};
+pub(crate) use rebuild::{Rebuilt, log_to_rebuild};
+pub(crate) use recovery::{Found, open_log, parse_header};
+pub(crate) use scanner::{ScannedFrame, SegmentScanner, read_retrying};
 pub(crate) use segments::{Segment, SegmentTable, State};
 pub(crate) use superblocks::{Superblocks, create_superblocks, find_superblock};
 
@@ -52,8 +60,9 @@ pub(crate) enum Relocation {
 
 /// The owner of the records in the log.
 pub(crate) trait Owner: Send + Sync {
-    /// Applies a record of the log. Records come in the order of their seqnos.
-    fn replay(&self, log: &Log, record: &Record<'_>, position: Position) -> Result<()>;
+    /// Applies to the shards of `lane` what a record says of them. Every lane gets every
+    /// record, in the order of seqnos; lanes run beside one another.
+    fn replay(&self, log: &Log, record: &Record<'_>, position: Position, lane: Lane) -> Result<()>;
 
     /// Appends the record again if it is needed, and redirects what points to it, in one
     /// step against every writer of its key. `horizon`: older tombstones are not needed.
@@ -344,6 +353,12 @@ impl Log {
             appender = self.space.wait_for(appender, Duration::from_millis(100));
         }
         Ok(())
+    }
+
+    /// The cuts in force; those of a store opened read-only include the one that its open
+    /// would have made.
+    pub(crate) fn cuts(&self) -> Vec<Cut> {
+        self.superblocks.lock().current.cuts.clone()
     }
 
     /// Crashed epochs whose frames may still be on media.

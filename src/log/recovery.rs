@@ -11,20 +11,21 @@
 //!    may anything be served or written. Old segments are never appended to.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeMap, BinaryHeap};
 
 use crate::device::{AlignedBuf, Device, ReadOp};
 use crate::format::{
-    Class, Cut, Extent, Geometry, HEAD_COUNT, ImageRef, Invalid, Piece, PieceHeader, PieceKind,
-    Root, SegmentHeader, SegmentId, Seqno,
+    Class, Cut, DELTA_BITS, Extent, Geometry, HEAD_COUNT, ImageRef, Invalid, Piece, PieceHeader,
+    PieceKind, Root, SegmentHeader, SegmentId, Seqno,
 };
 use crate::sync::Arc;
 use crate::{Error, Result};
 
+use super::applier::Appliers;
 use super::scanner::read_retrying;
 use super::{
-    Log, LogOptions, Owner, Position, READ_RETRIES, ScannedFrame, SegmentScanner, SegmentTable,
-    Start, State, Superblocks,
+    Log, LogOptions, Owner, READ_RETRIES, ScannedFrame, SegmentScanner, SegmentTable, Start, State,
+    Superblocks,
 };
 
 /// How far behind the end of a segment recovery looks for a frame that shows damage: more
@@ -129,7 +130,7 @@ pub(crate) fn open_log(
     Ok(log)
 }
 
-fn fill_table(table: &SegmentTable, headers: &[Found], wants_prewrite: bool) {
+pub(super) fn fill_table(table: &SegmentTable, headers: &[Found], wants_prewrite: bool) {
     let segment_bytes = |header: &SegmentHeader| header.geometry.segment_bytes as u32;
     for ((_, segment), found) in table.iter().zip(headers) {
         match found {
@@ -155,6 +156,13 @@ fn fill_table(table: &SegmentTable, headers: &[Found], wants_prewrite: bool) {
     }
 }
 
+fn header_of(found: &Found) -> Option<SegmentHeader> {
+    match found {
+        Found::Header(header) => Some(*header),
+        _ => None,
+    }
+}
+
 struct Replay<'a> {
     log: &'a Log,
     headers: &'a [Found],
@@ -175,8 +183,13 @@ struct Replay<'a> {
     extents: [Extent; HEAD_COUNT],
     extents_group: u64,
     extents_complete: bool,
-    /// Scanned segments that were not sealed: header and end of the accepted frames.
+    /// Scanned segments that were not sealed: header and end of the frames seen.
     unsealed: Vec<(SegmentHeader, u64)>,
+    /// Segments with frames of the dropped last group, and where those begin.
+    dropped: BTreeMap<SegmentId, u64>,
+    /// Groups of the unsettled epoch up to this one were flushed, whatever became of their
+    /// frames since.
+    flushed_group: u64,
 }
 
 impl<'a> Replay<'a> {
@@ -188,6 +201,23 @@ impl<'a> Replay<'a> {
             read_root(log, headers)?
         };
         let clean = superblock.clean;
+        let headers_found = || headers.iter().filter_map(header_of);
+        let newest_group = |epoch: Option<u64>| {
+            headers_found()
+                .filter(|header| epoch.is_none_or(|epoch| header.epoch == epoch))
+                .map(|header| header.group)
+                .max()
+                .unwrap_or(0)
+        };
+        let opened_seqno = headers_found()
+            .filter(|header| matches!(header.class, Class::Data(_)))
+            .map(|header| header.opened_seqno)
+            .max();
+        // A header of group n is written when group n - 1 has been flushed, and a root is
+        // named when all groups begun before it was made have been.
+        let flushed_group = newest_group(Some(superblock.epoch))
+            .max(root.next_group)
+            .saturating_sub(1);
         Ok(Self {
             log,
             headers,
@@ -200,16 +230,26 @@ impl<'a> Replay<'a> {
             },
             accepted_group: superblock.cuts.last().map_or(0, |cut| cut.group),
             accepted_seqno: root.next_seqno.saturating_sub(1),
-            seen_group: clean.map_or(0, |clean| clean.next_group.saturating_sub(1)),
+            seen_group: clean
+                .map_or(root.next_group, |clean| {
+                    clean.next_group.max(root.next_group)
+                })
+                .saturating_sub(1)
+                .max(newest_group(None)),
+            // Seqnos that headers name count as seen, so that a root always has a higher
+            // one than the segments it covers.
             seen_seqno: clean
                 .map_or(0, |clean| clean.next_seqno.saturating_sub(1))
-                .max(root.next_seqno),
+                .max(root.next_seqno.saturating_sub(1))
+                .max(opened_seqno.unwrap_or(0)),
             seen_unsettled: false,
             clock: clean.map_or(0, |clean| clean.clock).max(root.clock),
             extents: Default::default(),
             extents_group: 0,
             extents_complete: false,
             unsealed: Vec::new(),
+            dropped: BTreeMap::new(),
+            flushed_group,
             root,
         })
     }
@@ -352,6 +392,17 @@ impl<'a> Replay<'a> {
 
     fn run(&mut self, owner: &dyn Owner) -> Result<()> {
         self.check_holes()?;
+        let log = self.log;
+        std::thread::scope(|scope| {
+            let appliers = Appliers::start(scope, log, owner);
+            let scanned = self.scan(&appliers);
+            // What a lane met comes first in the log.
+            appliers.finish().and(scanned)
+        })?;
+        self.check_ends()
+    }
+
+    fn scan(&mut self, appliers: &Appliers<'_>) -> Result<()> {
         let device = &*self.log.device;
         let mut to_open = self.segments_to_scan().into_iter().peekable();
         let mut scanners: Vec<SegmentScanner> = Vec::new();
@@ -364,16 +415,10 @@ impl<'a> Replay<'a> {
             };
             while let Some(header) = to_open.next_if(|header| header.group <= group) {
                 let mut scanner = SegmentScanner::new(header, self.last_group_of(header.epoch));
-                match scanner.peek(device)? {
-                    Some(frame) => {
-                        heap.push(Reverse((frame.group, scanners.len())));
-                        scanners.push(scanner);
-                    }
-                    None => {
-                        self.check_gap(&mut scanner)?;
-                        self.scanned(&scanner);
-                    }
+                if let Some(frame) = scanner.peek(device)? {
+                    heap.push(Reverse((frame.group, scanners.len())));
                 }
+                scanners.push(scanner);
                 self.saw(header.epoch, header.group);
             }
             let mut frames = Vec::new();
@@ -406,16 +451,20 @@ impl<'a> Replay<'a> {
                 }
             }
             let is_last = heap.is_empty() && to_open.peek().is_none();
-            self.group(owner, group, &frames, is_last)?;
+            let accepted = self.group(group, &frames, is_last)?;
             for (frame, epoch, _) in &frames {
                 self.saw(*epoch, frame.header.group);
+            }
+            let frames = frames.into_iter().map(|(frame, _, _)| frame).collect();
+            if accepted && !appliers.send(frames) {
+                break;
             }
         }
         for scanner in &mut scanners {
             self.check_gap(scanner)?;
             self.scanned(scanner);
         }
-        self.check_ends()
+        Ok(())
     }
 
     fn last_group_of(&self, epoch: u64) -> u64 {
@@ -433,14 +482,13 @@ impl<'a> Replay<'a> {
         self.seen_unsettled |= Some(epoch) == self.unsettled;
     }
 
-    /// Accepts or drops one group, all frames of which are at hand.
+    /// Accepts (true) or drops one group, all frames of which are at hand.
     fn group(
         &mut self,
-        owner: &dyn Owner,
         group: u64,
         frames: &[(ScannedFrame, u64, u64)],
         is_last: bool,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         for (frame, epoch, _) in frames {
             self.seen_seqno = self.seen_seqno.max(frame.header.last_seqno);
             if Some(*epoch) == self.unsettled {
@@ -452,12 +500,19 @@ impl<'a> Replay<'a> {
         let unsettled = frames
             .iter()
             .any(|(_, epoch, _)| Some(*epoch) == self.unsettled);
-        if is_last && (unsettled || frames.is_empty()) && !self.is_complete(frames) {
+        // A group known to be flushed counts even if it is not complete any more: what is
+        // missing is in the images, or was freed since.
+        let may_drop = is_last && group > self.flushed_group && (unsettled || frames.is_empty());
+        if may_drop && !self.is_complete(frames) {
             tracing::info!(group, "the last group commit is incomplete: dropped");
-            return Ok(());
+            for (frame, _, _) in frames {
+                let first = self.dropped.entry(frame.segment).or_insert(frame.offset);
+                *first = frame.offset.min(*first);
+            }
+            return Ok(false);
         }
         if frames.is_empty() {
-            return Ok(());
+            return Ok(false);
         }
         self.accepted_group = group;
         for (frame, _, _) in frames {
@@ -466,7 +521,7 @@ impl<'a> Replay<'a> {
             let segment = self.log.table.segment(frame.segment);
             segment.set_last_seqno(segment.last_seqno().max(frame.header.last_seqno));
         }
-        self.apply(owner, frames)
+        Ok(true)
     }
 
     fn is_complete(&self, frames: &[(ScannedFrame, u64, u64)]) -> bool {
@@ -479,42 +534,10 @@ impl<'a> Replay<'a> {
                 .all(|(frame, _, _)| frame.verify(&self.log.geometry).is_ok())
     }
 
-    fn apply(&self, owner: &dyn Owner, frames: &[(ScannedFrame, u64, u64)]) -> Result<()> {
-        let geometry = &self.log.geometry;
-        let mut records = Vec::new();
-        for (frame, _, _) in frames {
-            let head = self.log.table.segment(frame.segment).head();
-            frame.visit(geometry, &mut |found| {
-                let address = geometry.address(frame.segment, found.offset);
-                records.push((
-                    Position {
-                        address,
-                        seqno: found.seqno,
-                        head,
-                    },
-                    found.record,
-                ));
-                Ok(())
-            })?;
-        }
-        if frames.len() > 1 {
-            records.sort_unstable_by_key(|(position, _)| position.seqno);
-        }
-        for (position, record) in &records {
-            if record.kind.is_tombstone() {
-                if let Some((_, segment, _)) = self.log.table.locate(position.address) {
-                    segment
-                        .add_tombstone(position.seqno, self.log.record_bytes(record.length) as u32);
-                }
-            }
-            owner.replay(self.log, record, *position)?;
-        }
-        Ok(())
-    }
-
     /// Frames of a segment are in the order of their groups, and one group is in the air at a
     /// time: a frame behind one that does not verify says that there is damage, not the end
-    /// of the log. Only frames of a last group with several frames may both be torn.
+    /// of the log. Two frames of one group in a segment, of which the first may be torn, are
+    /// as far apart as a record can say.
     fn check_gap(&self, scanner: &mut SegmentScanner) -> Result<()> {
         if scanner.is_sealed() {
             return Ok(());
@@ -523,7 +546,7 @@ impl<'a> Replay<'a> {
         let Some((_, frame)) = scanner.find_frame(&*self.log.device, GAP_BYTES_MAX)? else {
             return Ok(());
         };
-        if frame.group >= self.seen_group && frame.frame_count > 1 {
+        if frame.frame_count > 1 && frame.base_seqno > self.accepted_seqno + (1 << DELTA_BITS) {
             return Ok(());
         }
         let offset = self.log.geometry.segment_offset(scanner.header.segment) + end;
@@ -542,10 +565,6 @@ impl<'a> Replay<'a> {
     /// Segments are first used in the order of their numbers, each header durable before a
     /// later one is in use: a hole below an accepted header is damage (D8).
     fn check_holes(&self) -> Result<()> {
-        let header_of = |found: &Found| match found {
-            Found::Header(header) => Some(*header),
-            _ => None,
-        };
         let newest_group = self
             .headers
             .iter()
@@ -559,11 +578,11 @@ impl<'a> Replay<'a> {
                     && header.group <= self.last_group_of(header.epoch)
             })
         };
-        let end = self.headers.iter().rposition(in_use).unwrap_or(0);
+        let end = self.headers.iter().rposition(in_use);
         for (segment, found) in (0..).zip(self.headers) {
             let why = match found {
                 Found::Header(_) => continue,
-                Found::Blank if segment as usize > end => continue,
+                Found::Blank if end.is_none_or(|end| segment as usize > end) => continue,
                 Found::Blank => Invalid::Missing("a segment header"),
                 Found::Damaged(why) => *why,
             };
@@ -578,15 +597,13 @@ impl<'a> Replay<'a> {
     /// Every scanned segment must have ended where it should.
     fn check_ends(&self) -> Result<()> {
         let superblock = self.log.superblocks.lock().current.clone();
-        // A later group was begun, so this one was flushed; its segments cannot have been
-        // freed yet.
-        if self.seen_unsettled && self.seen_group > self.extents_group && self.extents_group > 0 {
-            if !self.extents_complete {
-                return Err(Error::Corrupt {
-                    offset: 0,
-                    why: Invalid::Missing("an acknowledged frame"),
-                });
-            }
+        // A later group was begun, so this one was flushed.
+        let was_flushed = self.extents_group > 0 && self.seen_group > self.extents_group;
+        if self.seen_unsettled && was_flushed && !self.extents_complete && !self.may_lack_frames() {
+            return Err(Error::Corrupt {
+                offset: 0,
+                why: Invalid::Missing("an acknowledged frame"),
+            });
         }
         for (header, end) in &self.unsealed {
             let (last_group, extents) = if Some(header.epoch) == self.unsettled {
@@ -615,6 +632,17 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
+    /// Whether frames of the newest group seen may be absent without damage: their segments
+    /// are covered by the images and were not scanned, or were freed by a later group.
+    fn may_lack_frames(&self) -> bool {
+        let freed = self.headers.iter().filter_map(header_of).any(|header| {
+            Some(header.epoch) == self.unsettled
+                && header.group > self.extents_group
+                && (header.class == Class::Free || header.generation > 1)
+        });
+        freed || self.extents_group < self.root.next_group
+    }
+
     /// Sets the counters and, unless read-only, makes the new epoch and the cut durable.
     fn finish(self) -> Result<()> {
         let log = self.log;
@@ -637,15 +665,23 @@ impl<'a> Replay<'a> {
             let cut = self.cut(old_epoch);
             let horizon = self.root.older_horizon;
             superblocks.update(&*log.device, |next| {
-                next.cuts.retain(|cut| cut.seqno >= horizon);
+                next.cuts.retain(|cut| cut.is_needed(horizon));
                 next.cuts.extend(cut);
                 next.epoch += 1;
                 next.clean = None;
             })?;
+        } else {
+            // In memory only: who inspects the store must know what does not count.
+            let cut = self.cut(old_epoch);
+            superblocks.current.cuts.extend(cut);
         }
         let start = Start {
             epoch: superblocks.current.epoch,
-            next_seqno: self.seen_seqno.max(self.accepted_seqno) + 1,
+            // After a crash one seqno is left out: images taken from now on have a higher
+            // horizon than any taken before the crash, see `Cut::is_needed`.
+            next_seqno: self.seen_seqno.max(self.accepted_seqno)
+                + 1
+                + u64::from(self.unsettled.is_some()),
             next_group: self.seen_group.max(self.accepted_group) + 1,
             clock: self.clock,
         };
@@ -658,15 +694,23 @@ impl<'a> Replay<'a> {
         if !self.seen_unsettled {
             return None;
         }
-        let mut extents = [Extent::default(); HEAD_COUNT];
-        let open = self
+        let mut ends: BTreeMap<SegmentId, u64> = self
             .unsealed
             .iter()
-            .filter(|(header, _)| header.epoch == epoch && header.group <= self.accepted_group);
-        for (extent, (header, end)) in extents.iter_mut().zip(open) {
+            .map(|(header, end)| (header.segment, *end))
+            .collect();
+        // Frames of a dropped group do not count, nor does the seal one of them may carry.
+        ends.extend(&self.dropped);
+        let counts = |segment: SegmentId| {
+            matches!(self.headers.get(segment as usize), Some(Found::Header(header))
+                if header.epoch == epoch && header.group <= self.accepted_group)
+        };
+        let mut extents = [Extent::default(); HEAD_COUNT];
+        let open = ends.into_iter().filter(|(segment, _)| counts(*segment));
+        for (extent, (segment, end)) in extents.iter_mut().zip(open) {
             *extent = Extent {
-                segment: header.segment,
-                end: self.accepted_end(header, *end),
+                segment,
+                end: end as u32,
             };
         }
         Some(Cut {
@@ -677,17 +721,14 @@ impl<'a> Replay<'a> {
         })
     }
 
-    /// End of the accepted frames of a segment whose scan went to `end`: frames of a dropped
-    /// last group do not count.
-    fn accepted_end(&self, header: &SegmentHeader, end: u64) -> u32 {
-        let mut scanner = SegmentScanner::new(*header, self.accepted_group);
-        while let Ok(Some(_)) = scanner.take(&*self.log.device) {}
-        scanner.end().min(end) as u32
-    }
-
     /// Blank headers below one in use are those of an unflushed group: they get a free
     /// header now, so that a hole always is damage.
     fn free_holes(&self) -> Result<()> {
+        let class = if self.log.device.wants_prewrite() {
+            Class::Discarded
+        } else {
+            Class::Free
+        };
         let end = self
             .headers
             .iter()
@@ -695,7 +736,7 @@ impl<'a> Replay<'a> {
             .unwrap_or(0);
         for (segment, found) in (0..).zip(self.headers).take(end) {
             if matches!(found, Found::Blank) {
-                self.log.write_free_header(segment, Class::Free)?;
+                self.log.write_free_header(segment, class)?;
             }
         }
         Ok(())

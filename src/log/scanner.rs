@@ -6,7 +6,7 @@
 use crate::device::{AlignedBuf, Device};
 use crate::format::{
     FrameHeader, Geometry, Invalid, Record, Seed, SegmentHeader, SegmentId, Seqno,
-    first_record_offset, parse_record,
+    first_record_offset, parse_record, read_verified_record,
 };
 use crate::{Error, Result};
 
@@ -42,6 +42,7 @@ pub(crate) struct ScannedFrame {
     pub(crate) offset: u64,
     bytes: Vec<u8>,
     unit_bytes: u32,
+    is_verified: bool,
 }
 
 /// A record of a scanned frame.
@@ -74,8 +75,12 @@ impl ScannedFrame {
                 .ok()
                 .and_then(|at| self.bytes.get(at..self.header.data_bytes as usize))
                 .ok_or_else(|| corrupt(Invalid::Truncated))?;
-            let record =
-                parse_record(bytes, self.seed, offset, self.unit_bytes).map_err(corrupt)?;
+            let record = if self.is_verified {
+                read_verified_record(bytes, self.unit_bytes)
+            } else {
+                parse_record(bytes, self.seed, offset, self.unit_bytes)
+            };
+            let record = record.map_err(corrupt)?;
             seqno += record.delta;
             at += record.length.units() * u64::from(self.unit_bytes);
             visitor(ScannedRecord {
@@ -200,7 +205,8 @@ impl SegmentScanner {
         };
         let mut frame = self.frame(device, header)?;
         for _ in 0..READ_RETRIES {
-            if frame.verify(&self.header.geometry).is_ok() {
+            frame.is_verified = frame.verify(&self.header.geometry).is_ok();
+            if frame.is_verified {
                 break;
             }
             self.window.clear();
@@ -232,6 +238,7 @@ impl SegmentScanner {
             offset: self.offset,
             bytes,
             unit_bytes: self.header.geometry.unit_bytes,
+            is_verified: false,
         })
     }
 

@@ -1,9 +1,9 @@
 //! `esker check`: verifies a store against itself; the exit code says clean or not.
 
 use clap::Args;
+use esker::inspect::{self, CheckOptions, CheckReport, Severity};
 
 use crate::failure::{Failure, Outcome};
-use crate::inspect::{self, CheckOptions};
 use crate::opening::{StoreArgument, explain};
 use crate::output::{print_fields, print_json, print_line};
 use crate::progress::Progress;
@@ -14,7 +14,7 @@ elsewhere. Exit code: 0 clean, 1 not clean or not checkable.
 
 Examples:
   esker check my.esker             every record on media against the index
-  esker check my.esker --fast      checkpoints, segments and the index alone
+  esker check my.esker --deep      reads large values a second time, as a caller would
   esker check my.esker --repair    rebuilds a lost index from the records; lists what may be
                                    back from the dead because its deletion was lost";
 
@@ -25,9 +25,9 @@ pub struct Arguments {
     #[command(flatten)]
     store: StoreArgument,
 
-    /// Does not read every record.
-    #[arg(long, conflicts_with = "repair")]
-    fast: bool,
+    /// Reads large values a second time, as a caller would get them.
+    #[arg(long)]
+    deep: bool,
 
     /// Repairs what can be repaired.
     #[arg(long)]
@@ -47,12 +47,11 @@ pub fn run(arguments: &Arguments) -> Outcome {
             path.display()
         )));
     }
-    let options = CheckOptions {
-        repair: arguments.repair,
-        deep: !arguments.fast,
-    };
+    let options = CheckOptions::default()
+        .repair(arguments.repair)
+        .deep(arguments.deep);
     let mut bar = Progress::of_bytes("checking", 0);
-    let report = inspect::check(path, options, &mut |progress| {
+    let report = inspect::check(path, &options, &mut |progress| {
         bar.set(progress.done_bytes, progress.total_bytes);
     });
     bar.finish();
@@ -60,7 +59,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
     if arguments.json {
         print_json(&report)?;
     } else {
-        print_fields(&report)?;
+        show(&report)?;
     }
     if report.is_clean() {
         return if arguments.json {
@@ -78,4 +77,34 @@ pub fn run(arguments: &Arguments) -> Outcome {
         "{} is not clean; {advice}",
         path.display()
     )))
+}
+
+/// Prints the counts, then what was found, one line each.
+fn show(report: &CheckReport) -> Outcome {
+    let mut counts = report.clone();
+    counts.findings.clear();
+    counts.repairs.clear();
+    counts.lost.clear();
+    counts.unconfirmed.clear();
+    print_fields(&counts)?;
+    for finding in &report.findings {
+        let severity = match finding.severity {
+            Severity::Error => "error",
+            Severity::Warning => "warning",
+        };
+        print_line(&format!(
+            "{severity} at byte {}: {}",
+            finding.offset, finding.detail
+        ))?;
+    }
+    for repair in &report.repairs {
+        print_line(&format!("repaired: {repair}"))?;
+    }
+    for key in &report.lost {
+        print_line(&format!("lost: {key}"))?;
+    }
+    for key in &report.unconfirmed {
+        print_line(&format!("unconfirmed: {key}"))?;
+    }
+    Ok(())
 }

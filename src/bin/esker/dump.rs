@@ -4,14 +4,15 @@ use std::io::{BufWriter, ErrorKind, Write};
 
 use clap::Args;
 use esker::Error;
+use esker::inspect::{self, DumpOptions};
 
 use crate::failure::{Failure, Outcome};
-use crate::inspect::{self, DumpOptions};
 use crate::opening::{StoreArgument, explain};
 
 const EXAMPLES: &str = "\
-Reads media directly and changes nothing. One line a segment; with --records one line a record
-as well: address, seqno, length, key. Offsets and lengths are in bytes.
+Reads media directly and changes nothing. One line a segment; with --records one line a frame
+and a record as well: offset, seqno, kind, lengths, live or dead, key. Works on a damaged
+store. Offsets and lengths are in bytes; +N is an offset in the segment.
 
 Examples:
   esker dump my.esker
@@ -26,7 +27,7 @@ pub struct Arguments {
 
     /// Only this segment.
     #[arg(long, value_name = "N")]
-    segment: Option<u64>,
+    segment: Option<u32>,
 
     /// Records too.
     #[arg(long)]
@@ -42,12 +43,11 @@ pub fn run(arguments: &Arguments) -> Outcome {
             path.display()
         )));
     }
-    let options = DumpOptions {
-        segment: arguments.segment,
-        records: arguments.records,
-    };
+    let options = DumpOptions::default()
+        .segment(arguments.segment)
+        .records(arguments.records);
     let mut target = BufWriter::new(std::io::stdout().lock());
-    match inspect::dump(path, options, &mut target) {
+    match inspect::dump(path, &options, &mut target) {
         Ok(()) => Ok(target.flush()?),
         Err(Error::Io { source, .. }) if source.kind() == ErrorKind::BrokenPipe => {
             Err(Failure::from(source))

@@ -1,21 +1,22 @@
 //! `esker info`: superblock, geometry, identity; works on a damaged store.
 
 use clap::Args;
+use esker::inspect;
 
 use crate::failure::{Failure, Outcome};
-use crate::inspect;
 use crate::opening::{StoreArgument, explain};
 use crate::output::{print_fields, print_json};
 
 const EXAMPLES: &str = "\
-Reads only the superblocks, so it works on a store that is damaged; it opens nothing and
-changes nothing. Sizes are in bytes. For what is in the store see `esker stats`.
+Reads only superblocks and segment headers, so it works on a store that is damaged, or in use;
+it changes nothing. Without any superblock, the geometry is told from the segment headers.
+For what is in the store see `esker stats`.
 
 Examples:
   esker info my.esker
   esker info my.esker --json | jq .uuid";
 
-/// Shows the superblock: identity, size, geometry, format version.
+/// Shows superblocks, identity, size, geometry and segments by class.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {

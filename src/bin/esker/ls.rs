@@ -54,12 +54,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
     let mut output = BufWriter::new(io::stdout().lock());
     let end: &[u8] = if arguments.null { b"\0" } else { b"\n" };
     let limit = arguments.limit.unwrap_or(u64::MAX);
-    let mut count = 0;
-    for item in store.scan() {
-        if count == limit {
-            break;
-        }
-        count += 1;
+    for (_, item) in (0..limit).zip(store.scan()) {
         let (key, value) = item.map_err(|error| explain(path, &error))?;
         if arguments.json {
             let object = serde_json::json!({

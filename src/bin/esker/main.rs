@@ -13,7 +13,6 @@ mod failure;
 mod get;
 mod import;
 mod info;
-mod inspect;
 mod ls;
 mod mkfs;
 mod opening;

@@ -25,6 +25,9 @@ pub enum DurabilityName {
     Buffered,
 }
 
+/// The smallest store a benchmark makes, in bytes.
+const CAPACITY_MIN: u64 = 32 << 20;
+
 impl DurabilityName {
     /// As the command line spells it.
     pub fn name(self) -> &'static str {
@@ -181,10 +184,11 @@ impl RunArguments {
         self.keys.saturating_mul(self.entry_bytes())
     }
 
-    /// The capacity at which the data set is the wanted fraction of the store.
+    /// The capacity at which the data set is the wanted fraction of the store; at least
+    /// [`CAPACITY_MIN`], below which the store's own reserve is most of it.
     pub fn capacity(&self) -> u64 {
         let exact = (self.user_bytes() as f64 / self.utilization).ceil() as u64;
-        exact.next_multiple_of(4096)
+        exact.next_multiple_of(4096).max(CAPACITY_MIN)
     }
 
     /// Overwrites of the data set before the measured part.

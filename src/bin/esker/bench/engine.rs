@@ -172,7 +172,9 @@ impl EskerEngine {
 impl Engine for EskerEngine {
     fn put(&self, key: &[u8], value: &[u8]) -> Result<(), String> {
         self.store.put(key, value).map_err(|error| match error {
-            Error::NoSpace { what } => format!("no space: {what} is full; lower --utilization"),
+            Error::NoSpace { what } => {
+                format!("no space: {what} is full; lower --utilization or give more --keys")
+            }
             error => error.to_string(),
         })
     }

@@ -86,7 +86,10 @@ pub fn run(arguments: &Arguments) -> Outcome {
             prepare_path(path, arguments.force)?;
             None
         }
-        None => Some({ interrupt::TemporaryDirectory::new(Path::new("."), "esker-bench-")? }),
+        None => Some(interrupt::TemporaryDirectory::new(
+            Path::new("."),
+            "esker-bench-",
+        )?),
     };
     let path = match (&arguments.path, &temporary) {
         (Some(path), _) => path.clone(),

@@ -1,0 +1,90 @@
+//! One piece of damage of each kind: found, repaired as far as possible, listed.
+
+use std::sync::Arc;
+
+use esker::Durability;
+use esker::inspect::Structure;
+
+use crate::common::{Random, seed};
+use crate::history::{aged, check, is_checkpoint, is_data, repair, segments};
+
+#[test]
+fn a_flipped_bit_anywhere_in_data_is_found_and_repaired_honestly() {
+    let mut random = Random::new(seed());
+    for (durability, clean) in [
+        (Durability::Committed, true),
+        (Durability::Committed, false),
+        (Durability::Buffered, false),
+    ] {
+        let (device, history) = aged(&mut random, durability, clean);
+        let before = check(&device);
+        assert_eq!(before.errors, 0, "{before:#?}");
+        let data = segments(&device, is_data);
+        for round in 0..12 {
+            let (start, _) = data[random.below(data.len() as u64) as usize];
+            let image = Arc::new(device.snapshot());
+            // Header, first frame header, anywhere.
+            let offset = match round % 3 {
+                0 => start + random.below(128),
+                1 => start + 512 + random.below(136),
+                _ => start + 512 + random.below((128 << 10) - 512),
+            };
+            println!("round {round}: bit at {offset}");
+            image.flip_bit(offset, random.below(8));
+            let found = check(&image);
+            if round % 3 != 2 {
+                assert!(found.errors + found.warnings > 0, "not found: {found:#?}");
+            }
+            let report = repair(&image);
+            history.assert_honest(&image, &report);
+            let after = check(&image);
+            assert!(after.opens, "{after:#?}");
+            let quarantined = after
+                .findings
+                .iter()
+                .all(|finding| matches!(finding.structure, Structure::Record | Structure::Chunk));
+            assert!(quarantined, "{after:#?}");
+        }
+    }
+}
+
+#[test]
+fn a_flipped_bit_in_a_checkpoint_or_superblock_costs_nothing() {
+    let mut random = Random::new(seed());
+    for clean in [true, false] {
+        let (device, history) = aged(&mut random, Durability::Committed, clean);
+        let pieces = segments(&device, is_checkpoint);
+        for round in 0..10 {
+            let image = Arc::new(device.snapshot());
+            let slots = esker::format::Geometry::superblock_offsets(10_600 << 10);
+            let offset = match round % 2 {
+                0 => slots[round / 2 % 4] + random.below(200),
+                _ => {
+                    let (start, _) = pieces[random.below(pieces.len() as u64) as usize];
+                    start + random.below(40_000)
+                }
+            };
+            image.flip_bit(offset, random.below(8));
+            let found = check(&image);
+            if round % 2 == 0 {
+                assert!(found.errors + found.warnings > 0, "{found:#?}");
+            }
+            if clean && round % 2 == 0 {
+                assert_eq!(found.errors, 1, "{found:#?}");
+            }
+            let report = repair(&image);
+            assert_eq!(
+                (report.unconfirmed_count, report.lost_count),
+                (0, 0),
+                "{report:#?}"
+            );
+            history.assert_honest(&image, &report);
+            let after = check(&image);
+            assert_eq!(
+                (after.errors, after.superblocks_valid),
+                (0, 4),
+                "{after:#?}"
+            );
+        }
+    }
+}
