@@ -152,7 +152,7 @@ fn run(device: &Arc<SimulatedDevice>, options: &Options, sizes: fn(&mut Random) 
             let mut random = Random::new(seed ^ writer);
             scope.spawn(move || run.until_stopped(|| run.write(writer, 3, &mut random)));
         }
-        for reader in 0..2 {
+        for reader in 0..4 {
             let mut random = Random::new(seed ^ (77 + reader));
             scope.spawn(move || run.until_stopped(|| run.read(random.below(63))));
         }
@@ -200,6 +200,17 @@ fn large(random: &mut Random) -> usize {
 
 fn device(mib: u64) -> Arc<SimulatedDevice> {
     Arc::new(SimulatedDevice::new(mib << 20, 512))
+}
+
+fn uniform(_: &mut Random) -> usize {
+    5000
+}
+
+/// Records of one size lie at the same places in every life of a segment: who looked up a
+/// record and was held up until the segment was reused finds another's record there.
+#[test]
+fn uniform_values_committed_without_a_cache() {
+    run(&device(9), &options(Durability::Committed), uniform);
 }
 
 #[test]

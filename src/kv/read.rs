@@ -12,7 +12,7 @@ use quick_cache::sync::Cache;
 
 use crate::device::AlignedBuf;
 use crate::format::{Invalid, KeyHash, Kind, parse_record};
-use crate::index::Entry;
+use crate::index::{Entry, Index};
 use crate::log::{Counters, Log, READ_RETRIES};
 use crate::sync::{AtomicU64, Ordering, SharedArc};
 use crate::{Error, Result};
@@ -112,8 +112,22 @@ thread_local! {
 
 /// A thread keeps a read buffer of at most this size.
 const BUFFER_KEPT_BYTES: usize = 1 << 20;
-/// A chunk of another write is looked for again this often before it is damage.
-const CHUNK_ATTEMPTS: u32 = 1000;
+/// Chunks of another write are met this often before the writer's lock is waited for.
+const CHUNK_ATTEMPTS: u32 = 4;
+
+/// Entries of the chunks of one value, by number.
+type Chunks = Vec<Option<Entry>>;
+
+/// A chunk is not the head's: the value is being replaced, unless nobody was writing it.
+fn missing_chunk(settled: Option<&Chunks>, offset: u64) -> Result<Option<Value>> {
+    if settled.is_none() {
+        return Ok(None);
+    }
+    Err(Error::Corrupt {
+        offset,
+        why: Invalid::Missing("a chunk"),
+    })
+}
 
 impl KeyValue {
     /// The value under `key`.
@@ -129,6 +143,11 @@ impl KeyValue {
             else {
                 continue;
             };
+            let expected = matches!(loaded.kind, Kind::Put | Kind::Head) && *loaded.key == *key;
+            if !expected && self.index.get(hash) != Some(entry) {
+                // The segment was reused between the two looks: this is another's record.
+                continue;
+            }
             if *loaded.key != *key {
                 // Another key with the same tag: this one has no entry.
                 return Ok(None);
@@ -136,16 +155,20 @@ impl KeyValue {
             match loaded.kind {
                 Kind::Put => return Ok(Some(loaded.value)),
                 Kind::Head => {
-                    if let Some(value) = self.assemble(log, hash, &loaded.value)? {
+                    if let Some(value) = self.assemble(log, hash, &loaded.value, None)? {
                         return Ok(Some(value));
                     }
                     attempts += 1;
-                    let offset = log.geometry().device_offset(entry.address);
-                    if attempts > CHUNK_ATTEMPTS && self.index.get(hash) == Some(entry) {
-                        return Err(Error::Corrupt {
-                            offset,
-                            why: Invalid::Missing("a chunk"),
-                        });
+                    if attempts < CHUNK_ATTEMPTS {
+                        continue;
+                    }
+                    // A writer holds the lock until head and chunks agree again.
+                    let Some(chunks) = self.settled_chunks(hash, entry, &loaded.value)? else {
+                        continue;
+                    };
+                    let whole = self.assemble(log, hash, &loaded.value, Some(&chunks))?;
+                    if whole.is_some() {
+                        return Ok(whole);
                     }
                 }
                 _ => {
@@ -159,34 +182,63 @@ impl KeyValue {
         }
     }
 
-    /// Puts a large value together; `None` when it is being replaced meanwhile.
-    pub(super) fn assemble(&self, log: &Log, owner: KeyHash, head: &[u8]) -> Result<Option<Value>> {
+    /// The entries of the chunks of a head, taken while nobody writes the key; `None` when
+    /// the key has another entry by now.
+    fn settled_chunks(&self, owner: KeyHash, entry: Entry, head: &[u8]) -> Result<Option<Chunks>> {
+        let head = ChunkHead::decode(head).map_err(|why| Error::Corrupt { offset: 0, why })?;
+        let shard = self.index.lock(Index::shard_of(owner));
+        if shard.get(owner) != Some(entry) {
+            return Ok(None);
+        }
+        let chunk = |number| self.index.get(self.chunk_hash(owner, number));
+        Ok(Some((0..head.chunk_count).map(chunk).collect()))
+    }
+
+    /// Puts a large value together; `None` when it is being replaced meanwhile. With
+    /// `settled` chunks that are not the head's there is damage.
+    pub(super) fn assemble(
+        &self,
+        log: &Log,
+        owner: KeyHash,
+        head: &[u8],
+        settled: Option<&Chunks>,
+    ) -> Result<Option<Value>> {
         let head = ChunkHead::decode(head).map_err(|why| Error::Corrupt { offset: 0, why })?;
         let mut value = Vec::with_capacity(head.value_bytes as usize);
         for number in 0..head.chunk_count {
             let hash = self.chunk_hash(owner, number);
             let loaded = loop {
-                let Some(entry) = self.index.get(hash) else {
-                    return Ok(None);
+                let entry = match settled {
+                    Some(chunks) => chunks.get(number as usize).copied().flatten(),
+                    None => self.index.get(hash),
                 };
-                if let Some(loaded) =
-                    self.load(log, entry, || self.index.get(hash) == Some(entry))?
-                {
-                    break loaded;
+                let Some(entry) = entry else {
+                    return missing_chunk(settled, 0);
+                };
+                match self.load(log, entry, || self.index.get(hash) == Some(entry))? {
+                    Some(loaded) => break (loaded, entry),
+                    // The cleaner moved it, or a writer replaced it.
+                    None if settled.is_some() => return Ok(None),
+                    None => {}
                 }
             };
+            let (loaded, entry) = loaded;
             let expected: [u8; CHUNK_KEY_BYTES] = chunk_key(owner, number);
             let (stamp, data) = loaded.value.split_at(loaded.value.len().min(STAMP_BYTES));
             if loaded.kind != Kind::Chunk
                 || *loaded.key != expected
                 || stamp != head.stamp.to_le_bytes()
             {
-                return Ok(None);
+                if self.index.get(hash) != Some(entry) {
+                    // Replaced, or another's record in a segment that was reused.
+                    return Ok(None);
+                }
+                return missing_chunk(settled, log.geometry().device_offset(entry.address));
             }
             value.extend_from_slice(data);
         }
         if value.len() as u64 != head.value_bytes {
-            return Ok(None);
+            return missing_chunk(settled, 0);
         }
         Ok(Some(value.into()))
     }

@@ -61,6 +61,14 @@ pub struct Scan<'a> {
     ready: Vec<(Vec<u8>, Value)>,
 }
 
+impl KeyValue {
+    /// Whether a key's place in the order of scans is from `start` to before `end`.
+    fn is_between(&self, key: &[u8], start: ScanPosition, end: Option<ScanPosition>) -> bool {
+        let position = ScanPosition::of(self.user_hash(key));
+        position >= start && end.is_none_or(|end| position < end)
+    }
+}
+
 impl<'a> Scan<'a> {
     pub(crate) fn new(kv: &'a KeyValue, log: &'a Log, cursor: Cursor) -> Self {
         Self {
@@ -106,6 +114,10 @@ impl<'a> Scan<'a> {
                     // It moved or was overwritten: read the bucket anew.
                     continue 'again;
                 };
+                if !self.kv.is_between(&loaded.key, at, next) && !still_there() {
+                    // The segment was reused meanwhile: this is another's record.
+                    continue 'again;
+                }
                 match loaded.kind {
                     Kind::Put => self.ready.push((loaded.key.to_vec(), loaded.value)),
                     Kind::Head => match self.kv.get(self.log, &loaded.key)? {

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BinaryHeap};
 
 use crate::device::{AlignedBuf, Device, ReadOp};
 use crate::format::{
-    CUTS_MAX, Class, Cut, Extent, Geometry, HEAD_COUNT, ImageRef, Invalid, Piece, PieceHeader,
+    CUTS_MAX, Class, Cut, DELTA_BITS, Extent, Geometry, HEAD_COUNT, ImageRef, Invalid, Piece, PieceHeader,
     PieceKind, Root, SegmentHeader, SegmentId, Seqno,
 };
 use crate::sync::{Arc, SharedArc};
@@ -425,16 +425,10 @@ impl<'a> Replay<'a> {
             };
             while let Some(header) = to_open.next_if(|header| header.group <= group) {
                 let mut scanner = SegmentScanner::new(header, self.last_group_of(header.epoch));
-                match scanner.peek(device)? {
-                    Some(frame) => {
-                        heap.push(Reverse((frame.group, scanners.len())));
-                        scanners.push(scanner);
-                    }
-                    None => {
-                        self.check_gap(&mut scanner)?;
-                        self.scanned(&scanner);
-                    }
+                if let Some(frame) = scanner.peek(device)? {
+                    heap.push(Reverse((frame.group, scanners.len())));
                 }
+                scanners.push(scanner);
                 self.saw(header.epoch, header.group);
             }
             let mut frames = Vec::new();
@@ -552,7 +546,8 @@ impl<'a> Replay<'a> {
 
     /// Frames of a segment are in the order of their groups, and one group is in the air at a
     /// time: a frame behind one that does not verify says that there is damage, not the end
-    /// of the log. Only frames of a last group with several frames may both be torn.
+    /// of the log. Two frames of one group in a segment, of which the first may be torn, are
+    /// as far apart as a record can say.
     fn check_gap(&self, scanner: &mut SegmentScanner) -> Result<()> {
         if scanner.is_sealed() {
             return Ok(());
@@ -561,7 +556,7 @@ impl<'a> Replay<'a> {
         let Some((_, frame)) = scanner.find_frame(&*self.log.device, GAP_BYTES_MAX)? else {
             return Ok(());
         };
-        if frame.group >= self.seen_group && frame.frame_count > 1 {
+        if frame.frame_count > 1 && frame.base_seqno > self.accepted_seqno + (1 << DELTA_BITS) {
             return Ok(());
         }
         let offset = self.log.geometry.segment_offset(scanner.header.segment) + end;
