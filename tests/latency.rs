@@ -63,6 +63,7 @@ fn a_lone_writer_pays_the_device_and_little_more() {
         || {
             let device = device(64, 30, 20);
             let store = create(&device, &options(Durability::Committed)).unwrap();
+            // New keys only, so that no segment dies and needs a commit of its own.
             for number in 0..200_u32 {
                 store.put(&number.to_le_bytes(), &[1; 1000]).unwrap();
             }
@@ -71,7 +72,7 @@ fn a_lone_writer_pays_the_device_and_little_more() {
                 .map(|number| {
                     let start = Instant::now();
                     store
-                        .put(&(number % 200).to_le_bytes(), &[2; 1000])
+                        .put(&(number + 200).to_le_bytes(), &[2; 1000])
                         .unwrap();
                     start.elapsed()
                 })
@@ -89,6 +90,7 @@ struct Group {
     per_second: f64,
     commits_a_flush: f64,
     p99: Duration,
+    flush: Duration,
     fewest: u64,
     most: u64,
 }
@@ -130,6 +132,7 @@ fn writers(count: u64, time: Duration) -> Group {
         per_second: times.len() as f64 / elapsed,
         commits_a_flush: times.len() as f64 / flushes as f64,
         p99: percentile(&mut times, 0.99),
+        flush: Duration::from_secs_f64(elapsed / flushes as f64),
         fewest: of_each.clone().min().unwrap_or(0),
         most: of_each.max().unwrap_or(0),
     }
@@ -148,7 +151,7 @@ fn group_commit_on_a_slow_flush() {
         |(one, many)| {
             many.per_second >= 40.0 * one.per_second
                 && many.commits_a_flush >= 16.0
-                && many.p99 <= Duration::from_millis(15)
+                && many.p99 <= 3 * many.flush.max(Duration::from_millis(5))
                 && many.fewest * 2 >= many.most
         },
     );

@@ -256,8 +256,15 @@ impl Log {
                 Ok(true)
             }
             _ if !starving => Ok(false),
-            _ if tombstone_bytes > 0 && effort.may_checkpoint() => {
-                // Newer images make the tombstones superfluous.
+            _ if self.appender.lock().unwritten_bytes() > 0 => {
+                // What is sealed and not written yet may be the victim that is looked for.
+                self.commit_now()?;
+                Ok(true)
+            }
+            _ if (tombstone_bytes > 0 || self.images_are_scattered(owner))
+                && effort.may_checkpoint() =>
+            {
+                // Newer images make the tombstones superfluous, and lie close together.
                 match self.checkpoint_for_cleaner(owner) {
                     Some(Ok(()) | Err(Error::NoSpace { .. })) => {
                         effort.checkpointed();
@@ -277,6 +284,13 @@ impl Log {
                 Ok(false)
             }
         }
+    }
+
+    /// Whether images hold more segments than they would if they were written anew: each
+    /// open begins two more.
+    fn images_are_scattered(&self, owner: &dyn Owner) -> bool {
+        let least = (2 * owner.image_bytes()).div_ceil(self.geometry.segment_bytes) + 2;
+        self.table.count(State::Checkpoint) > least
     }
 
     /// Empties one victim.
