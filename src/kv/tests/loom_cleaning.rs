@@ -125,3 +125,37 @@ fn loom_victim_with_a_record_before_its_insert() {
         tested.assert_recovers(&[], &[&mine, &theirs]);
     });
 }
+
+/// The space thread looks for a victim while segments are sealed and written: it takes none
+/// whose frames are not on the device yet, and so never gives up on one (C6).
+#[test]
+fn loom_victims_are_written() {
+    model("victims are written", &["a victim", "no victim"], || {
+        let tested = tested(4, 1);
+        // Each takes a segment; all are pending.
+        for key in [b"a", b"b", b"c"] {
+            tested.put(key, &[1; 180]);
+        }
+        let other = {
+            let tested = tested.clone();
+            thread::spawn(move || {
+                tested.put(b"d", &[1; 180]);
+                tested.commit();
+            })
+        };
+        match tested.log().make_space(&*tested.kv) {
+            Ok(_) => witness("no victim"),
+            // There was one, and no room for its record.
+            Err(Error::NoSpace { .. }) => witness("a victim"),
+            Err(error) => panic!("{error}"),
+        }
+        assert!(other.join().is_ok());
+        for (id, segment) in tested.log().table().iter() {
+            assert!(!segment.is_quarantined(), "gave up on segment {id}");
+        }
+        for key in [b"a", b"b", b"c", b"d"] {
+            assert_eq!(tested.get(key), Some(vec![1; 180]));
+        }
+        tested.assert_recovers(&[], &[b"a", b"b", b"c", b"d"]);
+    });
+}
