@@ -1,12 +1,13 @@
 //! The hash index: from a key's hash to where its newest record is, in memory.
 //!
 //! It takes 15 to 17 bytes a key at any size, never stops to reorganise itself, and
-//! reads without locks. Keys are not stored: 65 bits and more of their salted hash are.
+//! reads without locks. Keys are not stored: 69 bits and more of their salted hash are.
 //!
 //! - The hash's top bits select one of [`SHARDS`] **shards**, which writers lock; the next,
 //!   through the shard's directory (`directory.rs`), a **unit** of [`BUCKETS`] buckets
 //!   (`unit.rs`); then the **bucket** (`bucket.rs`); and what follows is the **tag** in the
-//!   slot (`entry.rs`). An entry is in its home bucket or in another that its tag names (`probe.rs`).
+//!   slot (`entry.rs`). An entry is in its home bucket or in another that its tag names
+//!   (`probe.rs`).
 //! - A unit without room is copied into one with a slot more per bucket or, at
 //!   [`SLOTS_MAX`], split in two (`grow.rs`). Readers find the new units through atomic
 //!   pointers; crossbeam-epoch frees the old.

@@ -97,7 +97,7 @@ fn loom_entry_is_displaced() {
 /// A scan step returns an entry once while it moves between its two buckets.
 #[test]
 fn loom_scan_of_a_moving_entry() {
-    model(|| {
+    long_model(|| {
         let (at_home, displaced) = (hash_at(0, 1), hash_at(0, 2));
         let index = index_with(&[(at_home, 1), (displaced, 2)]);
         let writer = spawn(&index, move |index| {

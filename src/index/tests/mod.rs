@@ -24,6 +24,15 @@ fn model(f: impl Fn() + Sync + Send + 'static) {
     builder.check(f);
 }
 
+/// Runs a model with a single preemption, because it has too many steps for more.
+#[cfg(loom)]
+fn long_model(f: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.max_branches = 20_000;
+    builder.preemption_bound = Some(1);
+    builder.check(f);
+}
+
 /// The hash in a model's first shard with this bucket at depth 0 and this tag's high part.
 #[cfg(loom)]
 fn hash_at(bucket: u128, high: u128) -> KeyHash {
