@@ -49,6 +49,11 @@ pub(super) fn run(
         ));
     }
     let restored = restore::headers(&mut media);
+    for segment in &restored.given_up {
+        let offset = media.geometry.segment_offset(*segment);
+        let detail = format!("nothing verifies in segment {segment}: what it held is lost");
+        report.error(Structure::SegmentHeader, offset, detail);
+    }
     let lost_superblocks = media.superblock.is_none();
     let sequences = find_pieces(&media);
     let epoch_max = media.headers.iter().filter_map(|found| match found {
