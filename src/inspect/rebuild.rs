@@ -19,7 +19,7 @@ use crate::{Error, Result};
 use super::check::{last_group, log_options, new_index, read_life};
 use super::doubt::{Doubt, Loaded};
 use super::media::Media;
-use super::order::{FrameRef, Loose, Order, survey};
+use super::order::{FrameRef, Loose, Order, Settled, survey};
 use super::repair::highest_sequence;
 use super::report::{CheckReport, Progress, Structure};
 use super::restore::{self, Restored};
@@ -75,11 +75,19 @@ pub(super) fn run(
         Some(found) => Some(found.epoch),
         None => Some(epoch_max),
     };
-    let cuts = superblock.cuts.clone();
-    let order = survey(&media, &cuts, unsettled, lost_superblocks, progress)?;
+    let roots = superblock.roots.clone();
+    let newest = media.newest_root(&roots);
+    let before = media.newest_root(roots.get(1..).unwrap_or_default());
+    let root = newest.as_ref().or(before.as_ref());
+    let settled = Settled {
+        cuts: superblock.cuts.clone(),
+        unsettled,
+        others: lost_superblocks,
+        committed_below: root.map_or(0, newest_horizon),
+    };
+    let order = survey(&media, &settled, progress)?;
     write_headers(&media, &restored.headers)?;
 
-    let roots = superblock.roots.clone();
     let clean_seqno = superblock.clean.map_or(1, |clean| clean.next_seqno);
     let clean_group = superblock.clean.map_or(1, |clean| clean.next_group);
     let kv = new_index(&media);
@@ -91,9 +99,6 @@ pub(super) fn run(
         log_options(false),
         &media.headers,
     );
-    let newest = media.newest_root(&roots);
-    let before = media.newest_root(roots.get(1..).unwrap_or_default());
-    let root = newest.as_ref().or(before.as_ref());
     let images = load_images(&media, &log, &kv, root, newest.is_some(), &restored);
     let loaded = images.iter().flatten().count();
     let doubt = Doubt::new(&media, &order, &restored, newest.as_ref(), images);
@@ -105,7 +110,7 @@ pub(super) fn run(
         report,
     };
     rebuild.replay(&order)?;
-    rebuild.tidy(&cuts, &order, progress)?;
+    rebuild.tidy(&settled.cuts, &order, progress)?;
     let seqno = root.map_or(1, |root| root.next_seqno);
     let clock = root.map_or(0, |root| root.clock);
     log.finish_rebuild(
@@ -229,6 +234,12 @@ fn find_pieces(media: &Media) -> Sequences {
         .filter(|(_, image)| is_newest(*image))
         .map(|(root, _)| root);
     sequences
+}
+
+/// The highest horizon of a root's newest images.
+fn newest_horizon(root: &Root) -> Seqno {
+    let images = root.partitions.iter().flat_map(|images| &images.newest);
+    images.map(|image| image.horizon).max().unwrap_or(0)
 }
 
 fn newest_image(root: &Root) -> u64 {
