@@ -108,13 +108,6 @@ impl KeyValue {
         check_key(key)?;
         Ok(self.index.get(self.user_hash(key)).is_some())
     }
-
-    /// The address the index has for a record of `log`, by the record's own key.
-    pub(crate) fn is_live(&self, record: &Record<'_>, position: Position) -> bool {
-        self.record_hash(record)
-            .and_then(|hash| self.index.get(hash))
-            .is_some_and(|entry| entry.address == position.address)
-    }
 }
 
 fn check_key(key: &[u8]) -> Result<()> {
