@@ -56,6 +56,7 @@ impl Doubt {
         let horizon = newest_root.map_or(Seqno::MAX, |root| root.older_horizon);
         let lossy = order.gaps.iter().filter(|(_, gap)| gap.loses);
         let mut damage = lossy.map(|(_, gap)| gap.before).max().unwrap_or(0);
+        damage = damage.max(order.missing_before);
         if !restored.given_up.is_empty() {
             damage = Seqno::MAX;
         }

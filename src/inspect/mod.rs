@@ -9,8 +9,8 @@
 //! - `walk.rs` visits the records of one segment and goes on behind damage.
 //! - `check.rs` compares media with the index that an ordinary open makes of it.
 //! - `repair.rs` chooses what to do; `rebuild.rs` makes the index anew from the log, with
-//!   `restore.rs` (segment headers), `order.rs` (which frames count, in which order) and
-//!   `doubt.rs` (which keys cannot be proven).
+//!   `restore.rs` (segment headers), `order.rs` (which frames count, in which order),
+//!   `doubt.rs` (which keys cannot be proven) and `tidy.rs` (what is left incomplete).
 
 #![deny(
     clippy::unwrap_used,
@@ -31,6 +31,7 @@ mod rebuild;
 mod repair;
 mod report;
 mod restore;
+mod tidy;
 mod walk;
 
 use std::path::Path;

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use crate::Result;
 use crate::device::AlignedBuf;
-use crate::format::{Cut, Extent, HEAD_COUNT, SegmentId, Seqno};
+use crate::format::{Cut, Extent, HEAD_COUNT, SegmentHeader, SegmentId, Seqno};
 use crate::log::Found;
 
 use super::check::{last_group, read_life};
@@ -53,6 +53,8 @@ pub(super) struct Order {
     pub(super) weak: Vec<(Seqno, Seqno)>,
     /// Every seqno from here on that was ever given is on media, or below `dropped`.
     pub(super) complete_from: Seqno,
+    /// Records of a frame that is gone have lower seqnos; 0 when there is none.
+    pub(super) missing_before: Seqno,
     pub(super) last_seqno: Seqno,
     pub(super) last_group: u64,
     pub(super) clock: u64,
@@ -60,13 +62,21 @@ pub(super) struct Order {
     pub(super) cut: Option<Cut>,
 }
 
-/// Reads the log. `unsettled` is the epoch whose last group may be incomplete; `others` says
-/// that older epochs may have such groups too, since the cuts are lost.
+/// What is known of the ends of epochs before the log is read.
+pub(super) struct Settled {
+    pub(super) cuts: Vec<Cut>,
+    /// The epoch whose last group may be incomplete.
+    pub(super) unsettled: Option<u64>,
+    /// Older epochs may have such groups too, since the cuts are lost.
+    pub(super) others: bool,
+    /// Every lower seqno is in an image, and so was committed.
+    pub(super) committed_below: Seqno,
+}
+
+/// Reads the log.
 pub(super) fn survey(
     media: &Media,
-    cuts: &[Cut],
-    unsettled: Option<u64>,
-    others: bool,
+    settled: &Settled,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Order> {
     let mut order = Order::default();
@@ -76,7 +86,12 @@ pub(super) fn survey(
     let total_bytes = media.data_segments().count() as u64 * segment_bytes;
     let mut done_bytes = 0;
     for header in media.data_segments() {
-        let life = read_life(media, header, last_group(cuts, header.epoch), &mut buffer);
+        let life = read_life(
+            media,
+            header,
+            last_group(&settled.cuts, header.epoch),
+            &mut buffer,
+        );
         let end = life.walk(&mut |item| {
             if let Item::Frame(frame) = &item {
                 ends.saw(header.epoch, frame.header.group, &frame.header.extents);
@@ -94,7 +109,7 @@ pub(super) fn survey(
         });
     }
     for unsealed in &ends.unsealed {
-        let expected = ends.expected(unsealed, cuts);
+        let expected = ends.expected(unsealed, &settled.cuts);
         if expected > unsealed.end.offset {
             let segment = unsealed.header.segment;
             let life = read_life(media, unsealed.header, u64::MAX, &mut buffer);
@@ -104,8 +119,29 @@ pub(super) fn survey(
             })?;
         }
     }
-    order.finish(media, unsettled, others, &ends);
+    order.finish(media, settled, &ends);
     Ok(order)
+}
+
+/// What is made of a last group.
+enum Verdict {
+    Counts,
+    /// It counts, and what is missing of it, below this seqno, is damage.
+    Damaged(Seqno),
+    /// Its seqnos: a power cut may have left it so.
+    Incomplete((Seqno, Seqno)),
+}
+
+fn headers_of(media: &Media) -> impl Iterator<Item = &SegmentHeader> {
+    media.headers.iter().filter_map(|found| match found {
+        Found::Header(header) => Some(header),
+        _ => None,
+    })
+}
+
+/// Whether any segment was freed after an epoch.
+fn freed_after(media: &Media, epoch: u64) -> bool {
+    headers_of(media).any(|header| header.epoch > epoch && header.generation > 1)
 }
 
 impl Order {
@@ -148,72 +184,76 @@ impl Order {
         }
     }
 
-    fn finish(&mut self, media: &Media, unsettled: Option<u64>, others: bool, ends: &Ends) {
+    fn finish(&mut self, media: &Media, settled: &Settled, ends: &Ends) {
         self.frames
             .sort_by_key(|frame| (frame.group, frame.base_seqno));
         self.loose.sort_by_key(|loose| loose.seqno);
         self.complete_from = self.find_complete();
-        let all_headers = || {
-            media.headers.iter().filter_map(|found| match found {
-                Found::Header(header) => Some(header),
-                _ => None,
-            })
-        };
-        let newest = all_headers().map(|header| header.group).max();
+        let newest = headers_of(media).map(|header| header.group).max();
         let frames_newest = self.frames.last().map(|frame| frame.group);
         self.last_group = newest.max(frames_newest).unwrap_or(0);
-        let epoch_of = |frame: &FrameRef| media.header(frame.segment).map(|header| header.epoch);
         // The last group of each epoch.
         let mut last: BTreeMap<u64, u64> = BTreeMap::new();
         for frame in &self.frames {
-            if let Some(epoch) = epoch_of(frame) {
-                last.insert(epoch, frame.group);
+            if let Some(header) = media.header(frame.segment) {
+                last.insert(header.epoch, frame.group);
             }
         }
         let mut dropped = Vec::new();
         for (epoch, group) in &last {
-            let is_unsettled = Some(*epoch) == unsettled;
-            if !is_unsettled && !others {
-                continue;
-            }
-            let frames = self.frames.iter().filter(|frame| frame.group == *group);
-            let (mut count, mut wanted, mut whole) = (0, 0, true);
-            let mut range = (Seqno::MAX, 0);
-            for frame in frames {
-                count += 1;
-                wanted = usize::from(frame.frame_count);
-                whole &= frame.is_whole;
-                range = (range.0.min(frame.base_seqno), range.1.max(frame.last_seqno));
-            }
-            let of_epoch = || all_headers().filter(|header| header.epoch == *epoch);
-            let flushed = of_epoch().any(|header| header.group > *group);
-            if (count == wanted && whole) || flushed {
-                continue;
-            }
-            // Frames may be missing because their segment was freed since.
-            let freed = all_headers().any(|header| header.epoch > *epoch && header.generation > 1);
-            if is_unsettled || !freed {
-                dropped.push(*group);
-            } else {
-                self.weak.push(range);
+            let is_unsettled = Some(*epoch) == settled.unsettled;
+            if is_unsettled || settled.others {
+                match self.judge(media, settled, *epoch, *group) {
+                    Verdict::Counts => {}
+                    Verdict::Damaged(before) => self.missing_before = before,
+                    // Frames may be missing because their segment was freed since.
+                    Verdict::Incomplete(range) if !is_unsettled && freed_after(media, *epoch) => {
+                        self.weak.push(range);
+                    }
+                    Verdict::Incomplete(_) => dropped.push(*group),
+                }
             }
         }
+        self.drop_groups(&dropped);
+        let epoch = settled.unsettled.filter(|epoch| last.contains_key(epoch));
+        self.cut = epoch.map(|epoch| self.make_cut(media, epoch, ends));
+    }
+
+    /// What to make of the last group of an epoch.
+    fn judge(&self, media: &Media, settled: &Settled, epoch: u64, group: u64) -> Verdict {
+        let (mut count, mut wanted, mut whole) = (0, 0, true);
+        let mut range = (Seqno::MAX, 0);
+        for frame in self.frames.iter().filter(|frame| frame.group == group) {
+            count += 1;
+            wanted = usize::from(frame.frame_count);
+            whole &= frame.is_whole;
+            range = (range.0.min(frame.base_seqno), range.1.max(frame.last_seqno));
+        }
+        if count == wanted && whole {
+            return Verdict::Counts;
+        }
+        // A later header, or an image with its records, proves that it was complete.
+        let mut of_epoch = headers_of(media).filter(|header| header.epoch == epoch);
+        if of_epoch.any(|header| header.group > group) || range.0 < settled.committed_below {
+            return Verdict::Damaged(range.1.saturating_add(1));
+        }
+        Verdict::Incomplete(range)
+    }
+
+    /// Takes out groups that do not count, and the damage in them.
+    fn drop_groups(&mut self, dropped: &[u64]) {
+        let frames = &self.frames;
         let is_dropped = |segment: SegmentId, gap: &Gap| {
-            self.frames.iter().any(|frame| {
+            frames.iter().any(|frame| {
                 dropped.contains(&frame.group)
                     && frame.segment == segment
                     && u64::from(frame.offset) <= gap.from
                     && gap.from < u64::from(frame.offset) + u64::from(frame.bytes)
             })
         };
-        let gaps = std::mem::take(&mut self.gaps);
-        let gaps = gaps.into_iter();
-        self.gaps = gaps
-            .filter(|(segment, gap)| !is_dropped(*segment, gap))
-            .collect();
-        let last_epoch = unsettled.filter(|epoch| last.contains_key(epoch));
+        self.gaps
+            .retain(|(segment, gap)| !is_dropped(*segment, gap));
         self.frames.retain(|frame| !dropped.contains(&frame.group));
-        self.cut = last_epoch.map(|epoch| self.make_cut(media, epoch, ends));
     }
 
     fn make_cut(&self, media: &Media, epoch: u64, ends: &Ends) -> Cut {

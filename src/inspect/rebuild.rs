@@ -9,21 +9,21 @@ use std::collections::HashSet;
 
 use crate::device::{AlignedBuf, WriteOp};
 use crate::format::{
-    Class, Kind, Piece, PieceHeader, PieceKind, Root, RootRef, SegmentHeader, SegmentId, Seqno,
+    Class, Piece, PieceHeader, PieceKind, Root, RootRef, SegmentHeader, SegmentId, Seqno,
     Superblock,
 };
-use crate::kv::{Belonging, KeyValue, LargeValue};
+use crate::kv::KeyValue;
 use crate::log::{Found, Lane, Log, Owner, Position, Rebuilt, Superblocks, log_to_rebuild};
 use crate::{Error, Result};
 
-use super::check::{last_group, log_options, new_index, read_life};
+use super::check::{log_options, new_index};
 use super::doubt::{Doubt, Loaded};
 use super::media::Media;
-use super::order::{FrameRef, Loose, Order, survey};
+use super::order::{FrameRef, Loose, Order, Settled, survey};
 use super::repair::highest_sequence;
 use super::report::{CheckReport, Progress, Structure};
 use super::restore::{self, Restored};
-use super::walk::{Item, Life, claimed};
+use super::walk::{Item, Life};
 
 /// Epochs left out when the superblocks are lost: the last opens may have left traces that
 /// only their epoch tells from what is written next.
@@ -49,6 +49,11 @@ pub(super) fn run(
         ));
     }
     let restored = restore::headers(&mut media);
+    for segment in &restored.given_up {
+        let offset = media.geometry.segment_offset(*segment);
+        let detail = format!("nothing verifies in segment {segment}: what it held is lost");
+        report.error(Structure::SegmentHeader, offset, detail);
+    }
     let lost_superblocks = media.superblock.is_none();
     let sequences = find_pieces(&media);
     let epoch_max = media.headers.iter().filter_map(|found| match found {
@@ -70,11 +75,19 @@ pub(super) fn run(
         Some(found) => Some(found.epoch),
         None => Some(epoch_max),
     };
-    let cuts = superblock.cuts.clone();
-    let order = survey(&media, &cuts, unsettled, lost_superblocks, progress)?;
+    let roots = superblock.roots.clone();
+    let newest = media.newest_root(&roots);
+    let before = media.newest_root(roots.get(1..).unwrap_or_default());
+    let root = newest.as_ref().or(before.as_ref());
+    let settled = Settled {
+        cuts: superblock.cuts.clone(),
+        unsettled,
+        others: lost_superblocks,
+        committed_below: root.map_or(0, newest_horizon),
+    };
+    let order = survey(&media, &settled, progress)?;
     write_headers(&media, &restored.headers)?;
 
-    let roots = superblock.roots.clone();
     let clean_seqno = superblock.clean.map_or(1, |clean| clean.next_seqno);
     let clean_group = superblock.clean.map_or(1, |clean| clean.next_group);
     let kv = new_index(&media);
@@ -86,9 +99,6 @@ pub(super) fn run(
         log_options(false),
         &media.headers,
     );
-    let newest = media.newest_root(&roots);
-    let before = media.newest_root(roots.get(1..).unwrap_or_default());
-    let root = newest.as_ref().or(before.as_ref());
     let images = load_images(&media, &log, &kv, root, newest.is_some(), &restored);
     let loaded = images.iter().flatten().count();
     let doubt = Doubt::new(&media, &order, &restored, newest.as_ref(), images);
@@ -100,7 +110,7 @@ pub(super) fn run(
         report,
     };
     rebuild.replay(&order)?;
-    rebuild.tidy(&cuts, &order, progress)?;
+    rebuild.tidy(&settled.cuts, &order, progress)?;
     let seqno = root.map_or(1, |root| root.next_seqno);
     let clock = root.map_or(0, |root| root.clock);
     log.finish_rebuild(
@@ -226,6 +236,12 @@ fn find_pieces(media: &Media) -> Sequences {
     sequences
 }
 
+/// The highest horizon of a root's newest images.
+fn newest_horizon(root: &Root) -> Seqno {
+    let images = root.partitions.iter().flat_map(|images| &images.newest);
+    images.map(|image| image.horizon).max().unwrap_or(0)
+}
+
 fn newest_image(root: &Root) -> u64 {
     let images = root.partitions.iter().flat_map(|images| &images.newest);
     images.map(|image| image.sequence).max().unwrap_or(0)
@@ -284,22 +300,13 @@ fn is_data(media: &Media, segment: SegmentId) -> bool {
         .is_some_and(|header| matches!(header.class, Class::Data(_)))
 }
 
-/// The head of a large value, and where it is.
-struct Head {
-    value: LargeValue,
-    segment: SegmentId,
-    offset: u64,
-    bytes: u64,
-    seqno: Seqno,
-    exact: bool,
-}
-
-struct Rebuild<'a> {
-    media: &'a Media,
-    log: &'a Log,
-    kv: &'a KeyValue,
-    doubt: Doubt,
-    report: &'a mut CheckReport,
+/// A rebuild under way.
+pub(super) struct Rebuild<'a> {
+    pub(super) media: &'a Media,
+    pub(super) log: &'a Log,
+    pub(super) kv: &'a KeyValue,
+    pub(super) doubt: Doubt,
+    pub(super) report: &'a mut CheckReport,
 }
 
 impl Rebuild<'_> {
@@ -382,138 +389,5 @@ impl Rebuild<'_> {
             }
         }
         Ok(())
-    }
-
-    /// Takes out what is incomplete and lists what is in doubt.
-    fn tidy(
-        &mut self,
-        cuts: &[crate::format::Cut],
-        order: &Order,
-        progress: &mut dyn FnMut(Progress),
-    ) -> Result<()> {
-        let mut heads = Vec::new();
-        let mut buffer = AlignedBuf::new();
-        let segment_bytes = self.media.geometry.segment_bytes;
-        let total_bytes = self.media.data_segments().count() as u64 * segment_bytes;
-        let mut done_bytes = 0;
-        let loose: HashSet<(SegmentId, u32)> = order
-            .loose
-            .iter()
-            .map(|loose| (loose.segment, loose.offset))
-            .collect();
-        let media = self.media;
-        for header in media.data_segments() {
-            let life = read_life(media, header, last_group(cuts, header.epoch), &mut buffer);
-            let end = life.walk(&mut |item| {
-                self.tidy_item(&header, item, &mut heads);
-                Ok(())
-            })?;
-            // Records behind the last frame, which the survey decided to count.
-            if loose.iter().any(|(segment, _)| *segment == header.segment) {
-                life.tail(end, segment_bytes, &mut |item| {
-                    self.tidy_item(&header, item, &mut heads);
-                    Ok(())
-                })?;
-            }
-            done_bytes += segment_bytes;
-            progress(Progress {
-                done_bytes,
-                total_bytes,
-            });
-        }
-        for head in heads {
-            self.tidy_head(&head);
-        }
-        for (segment, gap) in order.gaps.iter().filter(|(_, gap)| gap.loses) {
-            self.name_lost(*segment, gap.from, gap.to);
-        }
-        Ok(())
-    }
-
-    fn tidy_item(&mut self, header: &SegmentHeader, item: Item<'_>, heads: &mut Vec<Head>) {
-        let Item::Record(found) = item else { return };
-        let record = &found.record;
-        let address = header.geometry.address(header.segment, found.offset);
-        let entry = self.kv.entry_of(record);
-        let is_live = entry.is_some_and(|entry| entry.address == address);
-        if !is_live || record.kind.is_tombstone() {
-            return;
-        }
-        match record.kind {
-            Kind::Chunk => {
-                if self.kv.belonging(self.log, record) == Belonging::Orphan {
-                    self.kv.drop_entry(self.log, record, address);
-                }
-            }
-            Kind::Head => match self.kv.large_value(record) {
-                Some(value) => heads.push(Head {
-                    value,
-                    segment: header.segment,
-                    offset: found.offset,
-                    bytes: self.log.record_bytes(record.length),
-                    seqno: found.seqno,
-                    exact: found.exact,
-                }),
-                None => {
-                    self.kv.drop_entry(self.log, record, address);
-                    self.report.lose(record.key);
-                }
-            },
-            Kind::Put | Kind::Delete | Kind::TrimChunks => {
-                let partition = self.kv.partition_of(record).unwrap_or(0);
-                if self.doubt.doubts(partition, found.seqno, found.exact) {
-                    self.report.doubt(record.key);
-                }
-            }
-        }
-    }
-
-    /// Lists the key that a damaged record claims, if nothing is left of it.
-    fn name_lost(&mut self, segment: SegmentId, from: u64, to: u64) {
-        let geometry = &self.media.geometry;
-        let at = geometry.segment_offset(segment) + from;
-        let Some(bytes) = self.media.read_around(at, to.saturating_sub(from)) else {
-            return;
-        };
-        if let Some((Kind::Put | Kind::Head, key)) = claimed(&bytes)
-            && self.kv.entry_of_key(key).is_none()
-        {
-            self.report.lose(key);
-        }
-    }
-
-    fn tidy_head(&mut self, head: &Head) {
-        let geometry = &self.media.geometry;
-        let at = geometry.segment_offset(head.segment) + head.offset;
-        let Some(header) = self.media.header(head.segment).copied() else {
-            return;
-        };
-        let Some(bytes) = self.media.read_around(at, head.bytes) else {
-            return;
-        };
-        let life = Life {
-            bytes: &bytes,
-            base: head.offset,
-            header,
-            last_group: u64::MAX,
-        };
-        let Ok(record) = life.record_at(head.offset, head.offset + head.bytes) else {
-            return;
-        };
-        let partition = self.kv.partition_of(&record).unwrap_or(0);
-        let doubts = self.doubt.doubts(partition, head.seqno, head.exact);
-        if self.kv.missing_chunk(&head.value).is_none() {
-            if doubts {
-                self.report.doubt(record.key);
-            }
-            return;
-        }
-        // Of a deleted value, chunks have been cleaned away; else one is damaged.
-        let address = geometry.address(head.segment, head.offset);
-        self.kv.drop_chunks(self.log, &head.value);
-        self.kv.drop_entry(self.log, &record, address);
-        if !doubts || self.doubt.may_be_damaged(head.seqno) {
-            self.report.lose(record.key);
-        }
     }
 }

@@ -15,8 +15,8 @@ use std::collections::{BTreeMap, BinaryHeap};
 
 use crate::device::{AlignedBuf, Device, ReadOp};
 use crate::format::{
-    CUTS_MAX, Class, Cut, DELTA_BITS, Extent, Geometry, HEAD_COUNT, ImageRef, Invalid, Piece, PieceHeader,
-    PieceKind, Root, SegmentHeader, SegmentId, Seqno,
+    CUTS_MAX, Class, Cut, DELTA_BITS, Extent, Geometry, HEAD_COUNT, ImageRef, Invalid, Piece,
+    PieceHeader, PieceKind, Root, SegmentHeader, SegmentId, Seqno,
 };
 use crate::sync::{Arc, SharedArc};
 use crate::{Error, Result};

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use esker::Durability;
-use esker::inspect::Structure;
+use esker::inspect::{Severity, Structure};
 
-use crate::common::{Random, seed};
-use crate::history::{aged, check, is_checkpoint, is_data, repair, segments};
+use crate::common::{Random, assert_equals, open, seed};
+use crate::history::{aged, check, is_checkpoint, is_data, repair, segments, store_options};
 
 #[test]
 fn a_flipped_bit_anywhere_in_data_is_found_and_repaired_honestly() {
@@ -32,17 +32,25 @@ fn a_flipped_bit_anywhere_in_data_is_found_and_repaired_honestly() {
             println!("round {round}: bit at {offset}");
             image.flip_bit(offset, random.below(8));
             let found = check(&image);
-            if round % 3 != 2 {
-                assert!(found.errors + found.warnings > 0, "not found: {found:#?}");
+            if found.errors + found.warnings == 0 {
+                // Padding, or a frame of dead records at the end of an older epoch.
+                assert!(round % 3 != 0, "not found: {found:#?}");
+                let options = store_options(durability).read_only(true);
+                let store = open(&image, &options).unwrap();
+                assert_equals(&store, &history.model);
             }
             let report = repair(&image);
             history.assert_honest(&image, &report);
             let after = check(&image);
             assert!(after.opens, "{after:#?}");
-            let quarantined = after
-                .findings
-                .iter()
-                .all(|finding| matches!(finding.structure, Structure::Record | Structure::Chunk));
+            let errors = after.findings.iter();
+            let mut errors = errors.filter(|finding| finding.severity == Severity::Error);
+            let quarantined = errors.all(|finding| {
+                matches!(
+                    finding.structure,
+                    Structure::Record | Structure::Chunk | Structure::Entry
+                )
+            });
             assert!(quarantined, "{after:#?}");
         }
     }

@@ -38,9 +38,16 @@ fn random_bytes() {
 #[test]
 fn random_overwrites() {
     let mut random = Random::new(seed());
-    let clean = random.below(2) == 0;
-    let (device, history) = aged(&mut random, Durability::Buffered, clean);
-    for round in 0..100 {
+    for clean in [true, false] {
+        overwrite_blocks(&mut random, clean);
+    }
+}
+
+/// Of a store that was killed, the last group commit may be dropped for incomplete when it
+/// is damaged: then older values are right, as far as anybody can tell.
+fn overwrite_blocks(random: &mut Random, clean: bool) {
+    let (device, history) = aged(random, Durability::Buffered, clean);
+    for round in 0..60 {
         let image = Arc::new(device.snapshot());
         for _ in 0..=random.below(20) {
             let offset = random.below(device.capacity() / 4096) * 4096;
@@ -57,14 +64,14 @@ fn random_overwrites() {
                 }
             }
         }
-        if round % 3 == 0 {
+        if round % 3 == 0 && clean {
             let shared: Arc<dyn Device> = image.clone();
             let options = CheckOptions::default().repair(true);
             let report = inspect::check_on(shared, &options, &mut |_| {}).unwrap();
             assert!(report.opens, "{report:#?}");
             history.assert_no_lies(&image, &report);
         } else {
-            try_all(&image, false);
+            try_all(&image, round % 3 == 0);
         }
     }
 }
