@@ -182,6 +182,7 @@ fn root_piece_is_as_ever() {
         covered_by_newest: vec![8],
         covered_by_older: vec![9],
         next_seqno: 10,
+        next_group: 12,
         clock: 11,
     };
     let body = root.encode();
