@@ -75,15 +75,6 @@ impl History {
         self.certain = self.transactions.len();
     }
 
-    /// The state after everything that was asked.
-    pub fn last_state(&self) -> State {
-        let mut state = self.base.clone();
-        for transaction in &self.transactions {
-            change(&mut state, transaction);
-        }
-        state
-    }
-
     /// Checks the store; from now on the state it has is the certain one.
     pub fn check(&mut self, store: &Store, context: &str) {
         let outcome = self.try_check(store, context);

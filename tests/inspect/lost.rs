@@ -26,7 +26,7 @@ fn lose_checkpoints(device: &SimulatedDevice) {
 }
 
 #[test]
-fn without_superblocks_the_exact_state_comes_back() {
+fn without_superblocks_nothing_is_lost_and_doubts_are_listed() {
     let mut random = Random::new(seed());
     for clean in [true, false] {
         let (device, history) = aged(&mut random, Durability::Committed, clean);
@@ -39,14 +39,9 @@ fn without_superblocks_the_exact_state_comes_back() {
         assert!(!check(&device).is_clean());
         let report = repair(&device);
         assert_eq!(report.errors, 0, "{report:#?}");
-        assert_eq!(
-            (report.unconfirmed_count, report.lost_count),
-            (0, 0),
-            "{report:#?}"
-        );
-        let store = open(&device, &store_options(Durability::Committed)).unwrap();
-        assert_equals(&store, &history.model);
-        drop(store);
+        // Without the roots a deleted key may come back, but then it is listed.
+        assert_eq!(report.lost_count, 0, "{report:#?}");
+        history.assert_honest(&device, &report);
         assert_eq!(check(&device).superblocks_valid, 4);
     }
 }

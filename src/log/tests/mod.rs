@@ -22,9 +22,12 @@ use crate::sync::{Arc, Mutex, SharedArc};
 /// Block of a model's device, and so bytes of a segment's header.
 pub(crate) const BLOCK: u64 = 512;
 
+/// How often each place was reached.
+type Seen = BTreeMap<&'static str, u64>;
+
 thread_local! {
     /// How many schedules of the model came to each named place.
-    static WITNESSES: RefCell<BTreeMap<&'static str, u64>> = const { RefCell::new(BTreeMap::new()) };
+    static WITNESSES: RefCell<Seen> = const { RefCell::new(Seen::new()) };
 }
 
 /// Says that this schedule came to a place, so that a model shows that it is not vacuous.
