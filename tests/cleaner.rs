@@ -1,10 +1,6 @@
 //! The cleaner from outside: space comes back, separation pays, nothing deadlocks when full,
 //! limits that change at run time hold.
 
-#[allow(
-    dead_code,
-    reason = "each test binary uses a part of what they have in common"
-)]
 #[path = "common/mod.rs"]
 mod common;
 

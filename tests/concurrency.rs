@@ -7,10 +7,6 @@
 //! itself; a batch is atomic over crashes, and once it returned. The cleaner and
 //! checkpoints run all the time.
 
-#[allow(
-    dead_code,
-    reason = "each test binary uses a part of what they have in common"
-)]
 #[path = "common/mod.rs"]
 mod common;
 

@@ -3,10 +3,6 @@
 //! The machine is shared and noisy: what is counted (flushes, rates) is exact, and what is
 //! timed is measured up to five times and has to be right once. Tests run one at a time.
 
-#[allow(
-    dead_code,
-    reason = "each test binary uses a part of what they have in common"
-)]
 #[path = "common/mod.rs"]
 mod common;
 

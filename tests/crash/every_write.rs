@@ -122,7 +122,7 @@ impl Setup {
             seed: self.seed ^ n << 8 ^ salt,
         };
         // Each cut is looked at in one way at least, and by turns in all three.
-        let all = n % 8 == 0;
+        let all = n.is_multiple_of(8);
         for (turn, policy) in (0..).zip([random(1), CrashPolicy::LoseAll, CrashPolicy::KeepAll]) {
             if all || n % 4 == turn || (turn == 0 && n % 4 == 3) {
                 let image = Arc::new(device.crash_image(policy));
@@ -130,7 +130,7 @@ impl Setup {
                 self.recovers(&image, history.clone(), n, &what);
             }
         }
-        if n % 3 > 0 {
+        if !n.is_multiple_of(3) {
             return;
         }
         self.twice(&device, history, n, random(2));

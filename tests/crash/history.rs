@@ -14,9 +14,12 @@ use crate::common::Random;
 pub type State = BTreeMap<Vec<u8>, Arc<[u8]>>;
 
 /// Puts and deletes of one call.
+/// A key and its new value, or none.
+pub type Change = (Vec<u8>, Option<Arc<[u8]>>);
+
 #[derive(Clone, Debug)]
 pub struct Transaction {
-    pub ops: Vec<(Vec<u8>, Option<Arc<[u8]>>)>,
+    pub ops: Vec<Change>,
 }
 
 /// What was asked of a store.
