@@ -129,6 +129,12 @@ mod model_atomic {
         }
     }
 
+    impl Default for AtomicU64 {
+        fn default() -> Self {
+            Self::new(0)
+        }
+    }
+
     impl Deref for AtomicU64 {
         type Target = loom::sync::atomic::AtomicU64;
 

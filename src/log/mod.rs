@@ -35,6 +35,8 @@ use crate::{Error, Result};
 pub(crate) use appender::{Appender, NewRecord, NoRoom, Purpose, Room};
 pub(crate) use applier::Lane;
 pub(crate) use checkpoint::CheckpointState;
+#[cfg(all(test, loom))]
+pub(crate) use cleaner::Effort;
 pub(crate) use policy::{first_exponent, head_class, next_exponent, survivor_exponent};
 pub(crate) use rebuild::{Rebuilt, log_to_rebuild};
 pub(crate) use recovery::{Found, open_log, parse_header};

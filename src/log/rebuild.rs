@@ -8,7 +8,7 @@
 
 use crate::device::Device;
 use crate::format::{CUTS_MAX, Class, Cut, RootRef, SegmentId, Seqno};
-use crate::sync::Arc;
+use crate::sync::{Arc, SharedArc};
 use crate::{Error, Result};
 
 use super::appender::Start;
@@ -32,7 +32,7 @@ pub(crate) struct Rebuilt {
 
 /// A log with nothing replayed; appends and checkpoints wait for [`Log::finish_rebuild`].
 pub(crate) fn log_to_rebuild(
-    device: Arc<dyn Device>,
+    device: SharedArc<dyn Device>,
     superblocks: Superblocks,
     options: LogOptions,
     headers: &[Found],

@@ -143,7 +143,7 @@ fn loom_victims_are_written() {
                 tested.commit();
             })
         };
-        match tested.log().make_space(&*tested.kv) {
+        match tested.log().make_space(&*tested.kv, &mut tested.effort()) {
             Ok(_) => witness("no victim"),
             // There was one, and no room for its record.
             Err(Error::NoSpace { .. }) => witness("a victim"),

@@ -8,10 +8,10 @@ mod loom_freeing;
 mod loom_order;
 
 use super::*;
-use crate::format::{Kind, content_hash, record_length};
+use crate::format::{Kind, record_length};
 use crate::index::Index;
-use crate::log::State;
 use crate::log::tests::{Tiny, model, tiny, witness};
+use crate::log::{Effort, Lane, State};
 use crate::sync::{Arc, thread};
 
 /// A key-value layer on a tiny log.
@@ -90,7 +90,6 @@ impl Tested {
             relocated: false,
             key,
             value,
-            content: content_hash(key, value),
             delta: 0,
             length,
         };
@@ -100,9 +99,15 @@ impl Tested {
         }
     }
 
+    /// A space thread that has tried nothing yet.
+    fn effort(&self) -> Effort {
+        let geometry = self.tiny.geometry();
+        Effort::new(geometry.segment_count, geometry.segment_bytes)
+    }
+
     /// One step of the space thread; whether there was something to do.
     fn make_space(&self) -> bool {
-        match self.log().make_space(&*self.kv) {
+        match self.log().make_space(&*self.kv, &mut self.effort()) {
             Ok(done) => done,
             Err(error) => panic!("{error}"),
         }
@@ -133,7 +138,12 @@ impl Tested {
                 seqno,
                 head: 0,
             };
-            assert!(other.kv.replay(other.log(), &record, position).is_ok());
+            assert!(
+                other
+                    .kv
+                    .replay(other.log(), &record, position, Lane::ALL)
+                    .is_ok()
+            );
         }
         let place = |entry: Entry| (entry.address, entry.length);
         for key in keys {

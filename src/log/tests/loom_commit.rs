@@ -150,7 +150,9 @@ fn loom_failed_flush_wakes_who_waits_for_room() {
             let tiny = tiny.clone();
             thread::spawn(move || write(&tiny.log, 1).1.is_err())
         };
-        let waited = tiny.log.wait_for_space(&|_| false);
+        let waited = tiny
+            .log
+            .wait_for_space(u64::MAX / 2, &mut |_| super::super::Wait::On);
         assert!(matches!(waited, Err(Error::Poisoned)));
         witness("told");
         assert!(other.join().is_ok_and(|failed| failed));

@@ -203,6 +203,7 @@ pub(crate) fn tiny(segment_count: u32, blocks: u64, failing_flush: u64) -> Tiny 
         read_only: false,
         checkpoint_interval_bytes: None,
         discard_bytes_per_second: 0,
+        first_number: 1,
     };
     let superblocks = Superblocks {
         current: superblock,
