@@ -19,3 +19,8 @@ mod sync;
 pub use error::{Error, Result};
 pub use kv::{Batch, Cursor, Scan, Value};
 pub use store::{ClassStats, Durability, Options, SegmentCounts, Stats, Store, Written};
+
+/// The example of README.md, compiled and run with the documentation's tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
