@@ -316,7 +316,6 @@ impl Log {
             segment.set_state(State::Sealed);
             return Ok(());
         }
-        owner.segment_freed(victim);
         self.appender.lock().emptied(victim);
         Counters::add(&self.counters.victims_cleaned, 1);
         Ok(())

@@ -24,9 +24,7 @@ pub(crate) mod tests;
 use std::time::Duration;
 
 use crate::device::{AlignedBuf, Device};
-use crate::format::{
-    Address, Cut, Geometry, HEAD_COUNT, Invalid, LengthCode, Record, SegmentId, Seqno,
-};
+use crate::format::{Address, Cut, Geometry, HEAD_COUNT, Invalid, LengthCode, Record, Seqno};
 use crate::sync::{
     Arc, AtomicBool, AtomicU64, Condvar, MODEL, Mutex, MutexGuard, Ordering, SharedArc,
 };
@@ -111,11 +109,6 @@ pub(crate) trait Owner: Send + Sync {
 
     /// Bytes that one generation of images takes on flash, at most.
     fn image_bytes(&self) -> u64;
-
-    /// Drops cached data of a segment whose life ended.
-    fn segment_freed(&self, segment: SegmentId) {
-        let _ = segment;
-    }
 }
 
 /// Counters of a log since it was opened.
