@@ -35,10 +35,10 @@ pub enum Error {
         /// What ran out: `capacity` or `memory limit`.
         what: &'static str,
     },
-    /// A key, value or batch is over its bound; nothing was changed.
+    /// A key, value, batch or object is over its bound; nothing was changed.
     #[error("{what} of {len} bytes is over the limit of {max} bytes")]
     TooLarge {
-        /// `key`, `value` or `batch`.
+        /// `key`, `value`, `batch`, `object` or the like.
         what: &'static str,
         /// Its length in bytes.
         len: u64,
@@ -55,6 +55,18 @@ pub enum Error {
     #[error("{what} exists already")]
     Exists {
         /// What exists.
+        what: String,
+    },
+    /// There is no such object or collection; nothing was changed.
+    #[error("no such {0}")]
+    NoEntry(&'static str),
+    /// The object has no attribute of that name.
+    #[error("no such attribute")]
+    NoAttribute,
+    /// The collection still has objects; nothing was changed.
+    #[error("the collection {what} is not empty")]
+    NotEmpty {
+        /// Which collection.
         what: String,
     },
     /// An argument or option is out of its range; nothing was changed.
@@ -94,7 +106,9 @@ impl Error {
             Self::Corrupt { .. } | Self::Poisoned => Errno::IO,
             Self::NoSpace { .. } => Errno::NOSPC,
             Self::TooLarge { .. } => Errno::TOOBIG,
-            Self::NotFound { .. } => Errno::NOENT,
+            Self::NotFound { .. } | Self::NoEntry(_) => Errno::NOENT,
+            Self::NoAttribute => Errno::NODATA,
+            Self::NotEmpty { .. } => Errno::NOTEMPTY,
             Self::Exists { .. } => Errno::EXIST,
             Self::InvalidArgument(_) | Self::Version { .. } => Errno::INVAL,
             Self::InUse => Errno::BUSY,

@@ -13,11 +13,13 @@ mod index;
 pub mod inspect;
 mod kv;
 mod log;
+pub mod object;
 mod store;
 mod sync;
 
 pub use error::{Error, Result};
 pub use kv::{Batch, Cursor, Scan, Value};
+pub use object::{CollectionName, ObjectName, Op, Transaction};
 pub use store::{ClassStats, Durability, Options, SegmentCounts, Stats, Store, Written};
 
 /// The example of README.md, compiled and run with the documentation's tests.

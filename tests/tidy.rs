@@ -56,6 +56,12 @@ fn layers() -> BTreeMap<&'static str, &'static [&'static str]> {
             ],
         ),
         (
+            "object",
+            &[
+                "object", "log", "index", "device", "format", "error", "sync", "options",
+            ],
+        ),
+        (
             "store",
             &[
                 "store", "kv", "log", "index", "device", "format", "error", "sync", "options",
