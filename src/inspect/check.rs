@@ -292,6 +292,7 @@ impl Check<'_> {
                 }
             }
             Kind::Put | Kind::Delete | Kind::TrimChunks => {}
+            Kind::Extent | Kind::Object | Kind::OmapValue => {}
         }
         Ok(())
     }

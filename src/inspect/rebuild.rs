@@ -354,6 +354,7 @@ impl Rebuild<'_> {
                 Class::Data(head) => head,
                 _ => crate::format::COMMIT_STREAM,
             },
+            payload: None,
         };
         let life = |header: &SegmentHeader, base, bytes| Life {
             bytes,

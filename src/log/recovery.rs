@@ -15,8 +15,8 @@ use std::collections::{BTreeMap, BinaryHeap};
 
 use crate::device::{AlignedBuf, Device, ReadOp};
 use crate::format::{
-    CUTS_MAX, Class, Cut, DELTA_BITS, Extent, Geometry, HEAD_COUNT, ImageRef, Invalid, Piece,
-    PieceHeader, PieceKind, Root, SegmentHeader, SegmentId, Seqno,
+    CUTS_MAX, Class, Cut, DELTA_BITS, Extent, Geometry, HEAD_COUNT, ImageRef, Invalid,
+    PartitionImages, Piece, PieceHeader, PieceKind, Root, SegmentHeader, SegmentId, Seqno,
 };
 use crate::sync::{Arc, SharedArc};
 use crate::{Error, Result};
@@ -126,7 +126,7 @@ pub(crate) fn open_log(
     let mut replay = Replay::new(&log, &headers)?;
     replay.load_images(owner)?;
     replay.run(owner)?;
-    replay.finish()?;
+    replay.finish(owner)?;
     Ok(log)
 }
 
@@ -256,7 +256,7 @@ impl<'a> Replay<'a> {
 
     fn load_images(&mut self, owner: &dyn Owner) -> Result<()> {
         let count = owner.partition_count();
-        if !self.root.partitions.is_empty() && self.root.partitions.len() != count as usize {
+        if self.root.partitions.len() > count as usize {
             return Err(Error::Corrupt {
                 offset: 0,
                 why: Invalid::Field("partitions of the root"),
@@ -302,14 +302,36 @@ impl<'a> Replay<'a> {
             }
         }
         self.horizon = lowest;
+        self.add_partitions(count);
         Ok(())
+    }
+
+    /// Partitions unknown to the root: their owner is new to the store, so there was nothing
+    /// in them. They get images of no pieces, as good as those of the others.
+    fn add_partitions(&mut self, count: u32) {
+        if self.root.partitions.is_empty() {
+            return;
+        }
+        let empty = |horizon| ImageRef {
+            sequence: 0,
+            horizon,
+            bytes: 0,
+            pieces: Vec::new(),
+        };
+        let images = PartitionImages {
+            newest: Some(empty(self.root.newest_horizon)),
+            older: Some(empty(self.root.older_horizon)),
+        };
+        self.root.partitions.resize(count as usize, images);
     }
 
     /// Loads a partition's newest readable image; returns its horizon and whether it is the
     /// older one.
     fn load_partition(&self, owner: &dyn Owner, partition: u32) -> Result<(Seqno, bool)> {
         let Some(images) = self.root.partitions.get(partition as usize) else {
-            return Ok((0, false));
+            // Before the first root everything is in the log; else see `add_partitions`.
+            let is_new = !self.root.partitions.is_empty();
+            return Ok((if is_new { Seqno::MAX } else { 0 }, false));
         };
         let Some(newest) = &images.newest else {
             return Ok((0, false));
@@ -378,15 +400,6 @@ impl<'a> Replay<'a> {
         } else {
             &self.root.covered_by_newest
         };
-        let is_covered = |header: &SegmentHeader| {
-            let bit = covered
-                .get(header.segment as usize / 64)
-                .copied()
-                .unwrap_or(0)
-                >> (header.segment % 64)
-                & 1;
-            bit == 1 && header.opened_seqno < self.root.next_seqno
-        };
         let mut to_scan: Vec<SegmentHeader> = self
             .headers
             .iter()
@@ -394,7 +407,7 @@ impl<'a> Replay<'a> {
                 Found::Header(header) if matches!(header.class, Class::Data(_)) => Some(*header),
                 _ => None,
             })
-            .filter(|header| !is_covered(header))
+            .filter(|header| !self.is_covered(covered, header.segment))
             .collect();
         to_scan.sort_by_key(|header| header.group);
         to_scan
@@ -424,7 +437,8 @@ impl<'a> Replay<'a> {
                 break;
             };
             while let Some(header) = to_open.next_if(|header| header.group <= group) {
-                let mut scanner = SegmentScanner::new(header, self.last_group_of(header.epoch));
+                let scanner = SegmentScanner::new(header, self.last_group_of(header.epoch));
+                let mut scanner = scanner.records_only();
                 if let Some(frame) = scanner.peek(device)? {
                     heap.push(Reverse((frame.group, scanners.len())));
                 }
@@ -539,9 +553,11 @@ impl<'a> Replay<'a> {
             return false;
         };
         frames.len() == usize::from(first.header.frame_count)
-            && frames
-                .iter()
-                .all(|(frame, _, _)| frame.verify(&self.log.geometry).is_ok())
+            && frames.iter().all(|(frame, _, _)| {
+                frame
+                    .verify_on_device(&*self.log.device, &self.log.geometry)
+                    .is_ok()
+            })
     }
 
     /// Frames of a segment are in the order of their groups, and one group is in the air at a
@@ -654,19 +670,10 @@ impl<'a> Replay<'a> {
     }
 
     /// Sets the counters and, unless read-only, makes the new epoch and the cut durable.
-    fn finish(self) -> Result<()> {
+    fn finish(self, owner: &dyn Owner) -> Result<()> {
         let log = self.log;
         self.check_live()?;
-        let covered_last = self.horizon.saturating_sub(1);
-        for (_, segment) in log.table.iter() {
-            if segment.state() == State::Sealed && segment.last_seqno() == 0 {
-                segment.set_last_seqno(covered_last);
-                // It was not scanned: it may have tombstones that the older images need.
-                if covered_last >= self.root.older_horizon {
-                    segment.add_tombstone(covered_last, 1);
-                }
-            }
-        }
+        self.note_covered(owner.has_operations());
         let mut superblocks = log.superblocks.lock();
         let old_epoch = superblocks.current.epoch;
         if !log.options.read_only {
@@ -703,6 +710,37 @@ impl<'a> Replay<'a> {
         drop(superblocks);
         log.begin(start, self.root, self.headers);
         Ok(())
+    }
+
+    /// Notes of segments that were not scanned what replay may need of them.
+    fn note_covered(&self, has_operations: bool) {
+        let older_horizon = self.root.older_horizon;
+        let last = self.horizon.saturating_sub(1);
+        for (id, segment) in self.log.table.iter() {
+            if segment.state() != State::Sealed || segment.last_seqno() > 0 {
+                continue;
+            }
+            if self.is_covered(&self.root.covered_by_older, id) {
+                segment.set_last_seqno(older_horizon.saturating_sub(1).min(last));
+                continue;
+            }
+            segment.set_last_seqno(last);
+            // It may have tombstones and operations that the older images need.
+            if last >= older_horizon {
+                segment.add_tombstone(last, 1);
+                if has_operations {
+                    segment.add_pinned(last);
+                }
+            }
+        }
+    }
+
+    /// Whether a bitmap of the root has the segment as it is now.
+    fn is_covered(&self, bitmap: &[u64], segment: SegmentId) -> bool {
+        let word = bitmap.get(segment as usize / 64).copied().unwrap_or(0);
+        let header = self.headers.get(segment as usize).and_then(header_of);
+        word >> (segment % 64) & 1 == 1
+            && header.is_some_and(|header| header.opened_seqno < self.root.next_seqno)
     }
 
     fn cut(&self, epoch: u64) -> Option<Cut> {

@@ -1,6 +1,7 @@
 //! The facade: create, open, the key-value calls, statistics, close.
 
 mod options;
+mod owners;
 mod reading;
 mod stats;
 
