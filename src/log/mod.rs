@@ -89,6 +89,11 @@ pub(crate) trait Owner: Send + Sync {
         horizon: Seqno,
     ) -> std::result::Result<Relocation, NoRoom>;
 
+    /// Everything is replayed: derives what is not stored, live bytes among it.
+    fn replayed(&self, _log: &Log) -> Result<()> {
+        Ok(())
+    }
+
     /// Whether there may be operations, which keep their segments from being cleaned.
     fn has_operations(&self) -> bool {
         false

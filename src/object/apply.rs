@@ -66,9 +66,10 @@ impl Objects {
         let mut claim: Option<Claim<'_>> = None;
         loop {
             let mut shards = self.table.lock_all(ids.iter().map(|id| id.family));
+            let changes = plan.has_collections().then(|| self.registry.changes.lock());
             let mut appender = log.appender();
             if !appender.has_room(&rooms, claim.is_some()) {
-                drop((appender, shards));
+                drop((appender, changes, shards));
                 log.wait_for_room(&rooms, Some(&mut claim))?;
                 continue;
             }
@@ -93,7 +94,7 @@ impl Objects {
             drop(claim.take());
             self.change_nodes(log, plan, &ids, &cursor, &places, &mut shards);
             self.change_names(plan, &ids);
-            drop(shards);
+            drop((changes, shards));
             log::Counters::add(&log.counters.user_bytes, plan.user_bytes);
             let bytes = cursor.record_bytes(log) + cursor.payload_bytes();
             log::Counters::add(&log.counters.record_bytes, bytes);

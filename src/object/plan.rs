@@ -79,6 +79,13 @@ pub(crate) struct Plan<'t> {
     collections: BTreeMap<CollectionName, (bool, u32)>,
 }
 
+impl Plan<'_> {
+    /// Whether it changes collections.
+    pub(crate) fn has_collections(&self) -> bool {
+        !self.collections.is_empty()
+    }
+}
+
 /// Plans transactions as one.
 pub(crate) fn plan<'t>(
     objects: &Objects,

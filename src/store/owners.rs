@@ -52,6 +52,11 @@ impl<O: Owner> Owner for Owners<O> {
         owner.relocate(log, record, payload, position, victim_clock, horizon)
     }
 
+    fn replayed(&self, log: &Log) -> Result<()> {
+        self.kv.replayed(log)?;
+        self.objects.replayed(log)
+    }
+
     fn has_operations(&self) -> bool {
         self.kv.has_operations() || self.objects.has_operations()
     }
