@@ -186,7 +186,7 @@ mod tests {
     use crate::format::{Kind, RecordFields, Seed, content_hash, parse_record, record_length};
 
     fn payload(len: usize) -> Vec<u8> {
-        (0..len).map(|at| (at * 31 >> 3) as u8).collect()
+        (0..len).map(|at| (at * 31 / 8) as u8).collect()
     }
 
     fn example() -> ([u8; EXTENT_KEY_BYTES], Vec<u8>, Vec<u8>) {
