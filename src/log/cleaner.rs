@@ -121,6 +121,7 @@ impl Log {
         let mut last_appended = 0;
         let mut effort = Effort::new(self.geometry.segment_count, self.geometry.segment_bytes);
         while !self.is_stopping() {
+            owner.tidy(self);
             match self.make_space(owner, &mut effort) {
                 Ok(true) => continue,
                 Ok(false) => {}

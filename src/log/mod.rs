@@ -32,7 +32,7 @@ use crate::sync::{
 };
 use crate::{Error, Result};
 
-pub(crate) use appender::{Appender, NewRecord, NoRoom, Purpose};
+pub(crate) use appender::{Appended, Appender, NewRecord, NoRoom, Purpose};
 pub(crate) use applier::Lane;
 pub(crate) use checkpoint::CheckpointState;
 #[cfg(all(test, loom))]
@@ -93,6 +93,9 @@ pub(crate) trait Owner: Send + Sync {
     fn replayed(&self, _log: &Log) -> Result<()> {
         Ok(())
     }
+
+    /// What can wait for the space thread.
+    fn tidy(&self, _log: &Log) {}
 
     /// Whether there may be operations, which keep their segments from being cleaned.
     fn has_operations(&self) -> bool {
@@ -207,6 +210,8 @@ pub(crate) struct Log {
     /// A checkpoint holds its lock and waits for room.
     checkpoint_waits: AtomicBool,
     clock: AtomicU64,
+    /// Writers that waited for the last group.
+    recent_writers: AtomicU64,
     pub(crate) counters: Counters,
 }
 
@@ -247,6 +252,7 @@ impl Log {
             wants_checkpoint: AtomicU64::new(0),
             checkpoint_waits: AtomicBool::new(false),
             clock: AtomicU64::new(0),
+            recent_writers: AtomicU64::new(0),
             counters: Counters::default(),
         }
     }
@@ -365,6 +371,11 @@ impl Log {
     /// which ages and rewrite intervals are measured.
     pub(crate) fn clock(&self) -> u64 {
         self.clock.load(Ordering::Relaxed)
+    }
+
+    /// How many writers waited for the last group: whether padding is shared by many.
+    pub(crate) fn recent_writers(&self) -> u64 {
+        self.recent_writers.load(Ordering::Relaxed)
     }
 
     /// Wakes the flusher, because a group is full.

@@ -128,6 +128,7 @@ pub(crate) fn open_log(
     let mut replay = Replay::new(&log, &headers)?;
     replay.load_images(owner)?;
     replay.run(owner)?;
+    owner.replayed(&log)?;
     replay.finish(owner)?;
     Ok(log)
 }

@@ -5,6 +5,7 @@
 //! the shards go, so that the order of nodes is the order of replay.
 
 use std::collections::BTreeMap;
+use std::ops::Bound::{Excluded, Included};
 
 use crate::format::{
     COMMIT_STREAM, Kind, LengthCode, RecordFields, Seqno, content_hash, extent_key, extent_value,
@@ -455,7 +456,7 @@ impl Objects {
                 }
                 OmapChange::RemoveRange(first, last) => {
                     if let Some(omap) = &mut node.omap {
-                        let removed = omap.keys.remove_range(first, last);
+                        let removed = omap.keys.remove_range(Included(first), Excluded(last));
                         self.bury(log, &planned.space, removed);
                     }
                     change::trim_omap(node);

@@ -10,6 +10,7 @@
 //! of its own.
 
 use std::collections::HashMap;
+use std::ops::Bound;
 
 use crate::format::bytes::{u16_at, u32_at, u64_at};
 use crate::format::{Invalid, Seqno};
@@ -21,7 +22,7 @@ use super::attributes::Attributes;
 use super::extents::{LeafReader, LeafWriter, Unit};
 use super::replay::collection_name;
 use super::table::{Family, Node, Omap, PARTITIONS, SHARDS_A_PARTITION, Table};
-use super::{ObjectId, Objects, split_stored_name, stored_name};
+use super::{ObjectId, Objects, OmapLocation, split_stored_name, stored_name};
 
 /// Partitions of the layer: those of the nodes, and one of the collections.
 pub(super) const ALL_PARTITIONS: u32 = PARTITIONS + 1;
@@ -319,7 +320,7 @@ impl Objects {
         ));
         (node.bytes, node.hint) = (bytes, hint);
         node.attributes = Attributes::decode(reader.bytes()?)?;
-        let (extents, used) = super::extents::ExtentMap::decode_shared(leaves, reader.0)?;
+        let (extents, used) = super::extents::ExtentMap::decode_shared(reader.0, leaves)?;
         node.extents = extents;
         reader.take(used)?;
         let form = reader.u8()?;
@@ -334,6 +335,12 @@ impl Objects {
                 let used = omap.keys.decode_leaf(reader.0)?;
                 reader.take(used)?;
             }
+            let mut checked = Ok(());
+            omap.keys.visit((Bound::Unbounded, Bound::Unbounded), &mut |_, bits| {
+                checked = OmapLocation::from_bits(bits).checked_length().map(drop);
+                checked.is_ok()
+            });
+            checked?;
             node.omap = Some(Box::new(omap));
         }
         Ok((member, node))

@@ -37,7 +37,7 @@ pub use transaction::Transaction;
 
 pub(crate) use plan::plan;
 pub(crate) use registry::{Registry, Slot};
-pub(crate) use table::{Space, Table};
+pub(crate) use table::{Node, Space, Table};
 
 use crate::format::{Address, Geometry, LengthCode};
 use crate::log::Log;
@@ -140,8 +140,20 @@ impl OmapLocation {
         Address::new(self.0 >> LENGTH_BITS)
     }
 
+    /// For locations from media, which may say anything.
+    pub(crate) fn checked_length(self) -> Result<LengthCode, crate::format::Invalid> {
+        let length = LengthCode::from_bits((self.0 & ((1 << LENGTH_BITS) - 1)) as u16)?;
+        if length.is_head() || self.0 >> LENGTH_BITS >= 1 << crate::format::ADDRESS_BITS {
+            return Err(crate::format::Invalid::Field("place of an omap value"));
+        }
+        Ok(length)
+    }
+
     pub(crate) fn length(self) -> LengthCode {
-        LengthCode::from_bits((self.0 & ((1 << LENGTH_BITS) - 1)) as u16)
+        match self.checked_length() {
+            Ok(length) => length,
+            Err(_) => unreachable!("checked when it came from media"),
+        }
     }
 }
 

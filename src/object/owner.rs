@@ -28,6 +28,10 @@ impl Owner for Objects {
         self.finish_replay(log)
     }
 
+    fn tidy(&self, log: &Log) {
+        self.dig(log);
+    }
+
     fn has_operations(&self) -> bool {
         self.is_in_use()
     }

@@ -66,12 +66,12 @@ impl Node {
         const FIXED: u64 = (size_of::<Node>() + 40 + 48 + 16) as u64;
         let omap = self.omap.as_ref().map_or(0, |omap| {
             let header = omap.header.as_ref().map_or(0, |header| header.len() as u64);
-            size_of::<Omap>() as u64 + omap.keys.memory_bytes() + header
+            size_of::<Omap>() as u64 + omap.keys.memory_bytes() as u64 + header
         });
         FIXED
             + self.name.len() as u64
             + self.attributes.memory_bytes()
-            + self.extents.memory_bytes()
+            + self.extents.memory_bytes() as u64
             + omap
     }
 }

@@ -8,13 +8,11 @@ use crate::kv::KeyValue;
 use crate::log::{Lane, Log, NoRoom, Owner, Position, Relocation};
 
 /// Both owners of a log.
-#[allow(dead_code, reason = "the object layer, under way, needs it")]
 pub(crate) struct Owners<O> {
     pub(crate) kv: KeyValue,
     pub(crate) objects: O,
 }
 
-#[allow(dead_code, reason = "the object layer, under way, needs it")]
 impl<O: Owner> Owners<O> {
     fn of_record(&self, record: &Record<'_>) -> &dyn Owner {
         if record.kind.is_of_objects() {
@@ -55,6 +53,10 @@ impl<O: Owner> Owner for Owners<O> {
     fn replayed(&self, log: &Log) -> Result<()> {
         self.kv.replayed(log)?;
         self.objects.replayed(log)
+    }
+
+    fn tidy(&self, log: &Log) {
+        self.objects.tidy(log);
     }
 
     fn has_operations(&self) -> bool {

@@ -68,7 +68,7 @@ impl Unit {
     }
 
     /// The units that `bytes` take.
-    fn units(self, bytes: u64) -> u64 {
+    pub(crate) fn units(self, bytes: u64) -> u64 {
         bytes >> self.0
     }
 
