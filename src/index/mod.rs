@@ -32,6 +32,7 @@ mod directory;
 mod entry;
 mod grow;
 mod image;
+mod ordered;
 mod position;
 mod probe;
 mod scan;
