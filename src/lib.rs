@@ -13,6 +13,7 @@ mod index;
 pub mod inspect;
 mod kv;
 mod log;
+mod object;
 mod store;
 mod sync;
 
