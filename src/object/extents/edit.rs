@@ -6,10 +6,16 @@
 
 use std::ops::Range;
 
+<<<<<<< HEAD
 use super::leaf::{
     HEAD_WORDS, Head, LEAF_BLOCKS_MAX, LEAF_EXTENTS_MAX, LEAF_WORDS_MAX, Leaf, first_word,
 };
 use super::{BLOCKS_MAX, Dead, Extent, ExtentMap, Leaves, References, SECTORS_MAX, Slot, Unit};
+=======
+use super::draft::Draft;
+use super::leaf::{Head, LEAF_BLOCKS_MAX, LEAF_EXTENTS_MAX, Leaf};
+use super::{BLOCKS_MAX, Dead, Extent, ExtentMap, Leaves, References, Slot, Unit};
+>>>>>>> oext
 
 /// Leaves that are together no larger than this become one: well below the limits, so that
 /// the next write does not split it again.
@@ -136,6 +142,7 @@ impl ExtentMap {
         dead: &mut Dead<'_>,
     ) {
         let unit = references.unit();
+<<<<<<< HEAD
         let (first, end) = (u64::from(window.0), window.1);
         let mut draft = Draft::new(unit);
         let mut pending = extent;
@@ -176,6 +183,24 @@ impl ExtentMap {
             draft.push(head_of(extent), extent.checksums);
         }
         let leaves = draft.leaves(is_appended);
+=======
+        let mut change = Change {
+            first: u64::from(window.0),
+            end: window.1,
+            pending: extent,
+            draft: Draft::new(unit),
+        };
+        let leaves = if touched.len() == 1 {
+            change.patch(self.leaf(touched.start), references, dead)
+        } else {
+            for index in touched.clone() {
+                let leaf = self.leaf(index);
+                change.take(leaf, 0..leaf.extents(), references, dead);
+            }
+            let is_appended = change.finish();
+            change.draft.leaves(is_appended)
+        };
+>>>>>>> oext
         let (from, count) = (touched.start, leaves.len());
         self.splice(touched, leaves);
         self.join_small(from..from + count, unit);
@@ -237,6 +262,93 @@ impl ExtentMap {
     }
 }
 
+<<<<<<< HEAD
+=======
+/// A change of some blocks, on its way through the leaves that have them.
+struct Change<'a> {
+    /// The first block that changes.
+    first: u64,
+    /// The block after the last.
+    end: u64,
+    /// The new extent, until its place is reached.
+    pending: Option<Extent<'a>>,
+    draft: Draft,
+}
+
+impl Change<'_> {
+    /// Takes extents of a leaf into the draft, except what the change covers.
+    fn take(
+        &mut self,
+        leaf: &Leaf,
+        extents: Range<usize>,
+        references: &mut References,
+        dead: &mut Dead<'_>,
+    ) {
+        let unit = references.unit();
+        debug_assert!(leaf.unit() == unit, "one store has one unit");
+        let is_shared = leaf.is_shared();
+        for (head, checksums) in leaf.iter_of(extents) {
+            if u64::from(head.first) >= self.end {
+                self.finish();
+            }
+            if let Some(covered) = head.clip(self.first, self.end, unit)
+                && !is_shared
+            {
+                references.piece_dropped(&covered, dead);
+            }
+            if let Some(kept) = head.clip(0, self.first, unit) {
+                self.draft.push(kept, &checksums[..kept.count as usize]);
+                if is_shared {
+                    references.piece_added(&kept);
+                }
+            }
+            if let Some(kept) = head.clip(self.end, BLOCKS_MAX, unit) {
+                self.finish();
+                let skipped = (head.count - kept.count) as usize;
+                self.draft.push(kept, &checksums[skipped..]);
+                if is_shared {
+                    references.piece_added(&kept);
+                }
+            }
+        }
+    }
+
+    /// Puts the new extent where it belongs, if it is not there; whether it was missing.
+    fn finish(&mut self) -> bool {
+        let Some(extent) = self.pending.take() else {
+            return false;
+        };
+        self.draft.push(head_of(extent), extent.checksums);
+        true
+    }
+
+    /// Changes one leaf. Only the extents about the change go through the draft, with one
+    /// more on each side to merge with; the others are copied as words.
+    fn patch(
+        &mut self,
+        leaf: &Leaf,
+        references: &mut References,
+        dead: &mut Dead<'_>,
+    ) -> Vec<Leaf> {
+        let about = leaf.about(self.first, self.end);
+        if leaf.is_shared() {
+            let beside = leaf
+                .iter_of(0..about.start)
+                .chain(leaf.iter_of(about.end..leaf.extents()));
+            for (head, _) in beside {
+                references.piece_added(&head);
+            }
+        }
+        self.take(leaf, about.clone(), references, dead);
+        let is_appended = self.finish() && about.end == leaf.extents();
+        match self.draft.patched(leaf, about.clone()) {
+            Some(patched) => vec![patched],
+            None => self.draft.widened(leaf, about).leaves(is_appended),
+        }
+    }
+}
+
+>>>>>>> oext
 /// The head of an extent.
 fn head_of(extent: Extent<'_>) -> Head {
     Head {
@@ -247,6 +359,7 @@ fn head_of(extent: Extent<'_>) -> Head {
         exponent: extent.exponent,
     }
 }
+<<<<<<< HEAD
 
 /// Extents that are to become leaves. They are merged as they come; one may have more
 /// blocks than a leaf holds.
@@ -369,3 +482,5 @@ impl<'a> Packer<'a> {
         leaf
     }
 }
+=======
+>>>>>>> oext

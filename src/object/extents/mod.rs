@@ -7,6 +7,10 @@
 //! every clone of a map counts as a member until [`ExtentMap::release`] takes it back, and
 //! a piece of payload is referred to for the same logical blocks in all of them.
 
+<<<<<<< HEAD
+=======
+mod draft;
+>>>>>>> oext
 mod edit;
 mod image;
 mod leaf;
@@ -68,7 +72,11 @@ impl Unit {
     }
 
     /// The units that `bytes` take.
+<<<<<<< HEAD
     pub(crate) fn units(self, bytes: u64) -> u64 {
+=======
+    fn units(self, bytes: u64) -> u64 {
+>>>>>>> oext
         bytes >> self.0
     }
 
@@ -153,6 +161,10 @@ struct Slot {
 }
 
 impl Slot {
+<<<<<<< HEAD
+=======
+    /// The slot of a leaf.
+>>>>>>> oext
     fn new(leaf: Leaf) -> Self {
         let first = leaf.first();
         Self { first, leaf }
