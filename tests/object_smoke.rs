@@ -17,7 +17,7 @@ fn objects_survive_reopen() {
     t.create_collection(cid, 0);
     t.write(cid, &a, 100, [vec![7u8; 10_000]]);
     t.setattr(cid, &a, b"_".as_slice(), b"info".as_slice());
-    t.clone(cid, &a, &b);
+    t.clone_object(cid, &a, &b);
     t.write(cid, &a, 0, [vec![9u8; 4096]]);
     t.omap_setkeys(cid, &a, [(b"k1".as_slice(), b"v1".as_slice()), (b"k2", b"v2")]);
     store.apply_transactions(&collection, &[t]).unwrap();

@@ -13,11 +13,8 @@
 //! address in memory. Extents are in ascending order, do not overlap, and only the last
 //! block of each may be short.
 
-<<<<<<< HEAD
-=======
 use std::ops::Range;
 
->>>>>>> oext
 use super::{BLOCK_BYTES, BlockRef, Extent, SECTOR_BYTES, SECTORS_MAX, Unit};
 use crate::format::{ADDRESS_BITS, Address, Invalid};
 use crate::sync::SharedArc;
@@ -132,8 +129,6 @@ impl Head {
     }
 }
 
-<<<<<<< HEAD
-=======
 /// Makes stored heads have `shift` more checksums before their own.
 pub(super) fn shift_before(heads: &mut [u32], shift: i32) {
     for words in heads.as_chunks_mut::<HEAD_WORDS>().0 {
@@ -142,7 +137,6 @@ pub(super) fn shift_before(heads: &mut [u32], shift: i32) {
     }
 }
 
->>>>>>> oext
 /// Bytes stored of `count` blocks, the last of which has `tail_sectors`.
 pub(super) fn stored_bytes(count: u32, tail_sectors: u8) -> u64 {
     (u64::from(count) - 1) * BLOCK_BYTES + u64::from(tail_sectors) * SECTOR_BYTES
@@ -249,12 +243,6 @@ impl Leaf {
         &self.0[1 + self.extents() * HEAD_WORDS..]
     }
 
-<<<<<<< HEAD
-    /// All extents with their checksums.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (Head, &[u32])> {
-        let mut checksums = self.checksums();
-        let heads = &self.0[1..1 + self.extents() * HEAD_WORDS];
-=======
     /// The stored form of some extents.
     pub(super) fn head_words(&self, extents: Range<usize>) -> &[u32] {
         &self.0[1 + extents.start * HEAD_WORDS..1 + extents.end * HEAD_WORDS]
@@ -289,7 +277,6 @@ impl Leaf {
     pub(super) fn iter_of(&self, extents: Range<usize>) -> impl Iterator<Item = (Head, &[u32])> {
         let mut checksums = &self.checksums()[self.before(extents.start)..];
         let heads = self.head_words(extents);
->>>>>>> oext
         heads.as_chunks::<HEAD_WORDS>().0.iter().map(move |&words| {
             let (head, _) = Head::unpack(words);
             let (own, rest) = checksums.split_at(head.count as usize);
@@ -300,11 +287,7 @@ impl Leaf {
 
     /// Index of the first extent that ends after `block`.
     pub(super) fn search(&self, block: u32) -> usize {
-<<<<<<< HEAD
-        let heads = &self.0[1..1 + self.extents() * HEAD_WORDS];
-=======
         let heads = self.head_words(0..self.extents());
->>>>>>> oext
         let heads = heads.as_chunks::<HEAD_WORDS>().0;
         let after = heads.partition_point(|words| words[0] <= block);
         match after.checked_sub(1) {

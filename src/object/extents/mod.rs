@@ -7,10 +7,7 @@
 //! every clone of a map counts as a member until [`ExtentMap::release`] takes it back, and
 //! a piece of payload is referred to for the same logical blocks in all of them.
 
-<<<<<<< HEAD
-=======
 mod draft;
->>>>>>> oext
 mod edit;
 mod image;
 mod leaf;
@@ -72,11 +69,7 @@ impl Unit {
     }
 
     /// The units that `bytes` take.
-<<<<<<< HEAD
     pub(crate) fn units(self, bytes: u64) -> u64 {
-=======
-    fn units(self, bytes: u64) -> u64 {
->>>>>>> oext
         bytes >> self.0
     }
 
@@ -161,10 +154,7 @@ struct Slot {
 }
 
 impl Slot {
-<<<<<<< HEAD
-=======
     /// The slot of a leaf.
->>>>>>> oext
     fn new(leaf: Leaf) -> Self {
         let first = leaf.first();
         Self { first, leaf }

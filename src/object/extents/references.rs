@@ -20,8 +20,6 @@ struct Piece {
     count: u32,
 }
 
-<<<<<<< HEAD
-=======
 /// What is written down of a range, and beside it.
 struct Found {
     /// The count of all of it: 1 when nothing is written down; `None` when it is mixed.
@@ -30,7 +28,6 @@ struct Found {
     beside: [Option<u32>; 2],
 }
 
->>>>>>> oext
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct References {
@@ -100,12 +97,9 @@ impl References {
     /// One more leaf refers to a piece, which some other refers to already.
     pub(super) fn piece_added(&mut self, head: &Head) {
         let (start, end) = self.bounds(head);
-<<<<<<< HEAD
-=======
         if self.recount(start, end, |count| count.saturating_add(1)) {
             return;
         }
->>>>>>> oext
         self.split(start);
         self.split(end);
         // Where nothing is written down the other is the only one.
@@ -140,8 +134,6 @@ impl References {
             dead(self.dropped(start, end - start));
             return;
         }
-<<<<<<< HEAD
-=======
         let mut before = 0;
         if self.recount(start, end, |count| {
             before = count;
@@ -152,7 +144,6 @@ impl References {
             }
             return;
         }
->>>>>>> oext
         self.split(start);
         self.split(end);
         let unit = self.unit;
@@ -178,8 +169,6 @@ impl References {
         self.coalesce(end);
     }
 
-<<<<<<< HEAD
-=======
     /// Counts a range anew if it has one count and has it alone, before and after: most
     /// often it is one piece or none, and then this is one search and not six.
     fn recount(&mut self, start: u64, end: u64, anew: impl FnOnce(u32) -> u32) -> bool {
@@ -227,7 +216,6 @@ impl References {
         found
     }
 
->>>>>>> oext
     /// The `units` at `old` are at `new` from now on, for all that refer to them.
     pub(super) fn moved(&mut self, old: u64, new: u64, units: u64) {
         if self.pieces.is_empty() {
