@@ -3,11 +3,13 @@
 //! The vocabulary comes first: names of objects and collections, and transactions. They do
 //! no I/O and know nothing of the log.
 
+mod bytes;
 mod collection;
 mod name;
 mod op;
 mod transaction;
 
+pub use bytes::IntoBytes;
 pub use collection::CollectionName;
 pub use name::{NO_GENERATION, NO_SHARD, NO_SNAP, ObjectName, SNAPDIR};
 pub use op::{
