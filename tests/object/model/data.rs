@@ -99,8 +99,14 @@ impl Data {
         extents
     }
 
+    /// Bytes of the blocks that are there.
     pub fn stored(&self) -> u64 {
         self.blocks.len() as u64 * BLOCK
+    }
+
+    /// The blocks that are there, told apart by where they are: clones share them.
+    pub fn places(&self) -> impl Iterator<Item = *const [u8; BLOCK as usize]> {
+        self.blocks.values().map(Arc::as_ptr)
     }
 
     /// The range becomes what the source has there, holes as zeros.

@@ -202,6 +202,7 @@ fn run_collection(state: &mut State, op: &Op<'_>) -> Result<()> {
             rem,
             target,
         } => {
+            collection(state, name)?;
             let to = collection(state, target)?;
             if to.bits != bits {
                 return Err(Error::InvalidArgument("the target has other bits"));

@@ -1,6 +1,6 @@
 //! The model's side of the interface.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 use esker::{CollectionName, Error, ObjectName, Result, Transaction};
@@ -208,20 +208,17 @@ fn statfs<'s>(
 ) -> Statfs {
     let objects = collections.flat_map(|collection| &collection.objects);
     let counted = objects.filter(|(name, _)| counts(name));
-    counted.fold(Statfs::default(), |sum, (_, object)| {
-        let stored = object.data.stored();
-        let omap = object
-            .omap
-            .iter()
-            .map(|(key, value)| key.len() + value.len());
-        let omap = omap.sum::<usize>() + object.header.len();
-        Statfs {
-            allocated: sum.allocated + stored,
-            data_stored: sum.data_stored + stored,
-            omap_allocated: sum.omap_allocated + omap as u64,
-            ..sum
-        }
-    })
+    let mut places = HashSet::new();
+    let mut sum = Statfs::default();
+    for (_, object) in counted {
+        let entries = object.omap.iter();
+        let omap: usize = entries.map(|(key, value)| key.len() + value.len()).sum();
+        places.extend(object.data.places());
+        sum.data_stored += object.data.stored();
+        sum.omap_allocated += (omap + object.header.len()) as u64;
+    }
+    sum.allocated = places.len() as u64 * BLOCK;
+    sum
 }
 
 struct Cursor<'s> {
