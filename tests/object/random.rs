@@ -65,6 +65,7 @@ macro_rules! random_tests {
 }
 
 random_tests!(model_against_itself, model::ModelStore::new());
+random_tests!(engine_against_the_model, engine_store::EngineStore::new());
 
 pub const SMALL: Shape = Shape {
     heads: 8,
