@@ -6,7 +6,8 @@ use esker::format::{
     ADDRESS_BITS, Class, Clean, Cut, Extent, FRAME_HEADER_BYTES, FrameHeader, Geometry, HEAD_COUNT,
     ImageRef, Kind, LENGTH_BITS, PIECE_HEADER_BYTES, PartitionImages, Piece, PieceHeader,
     PieceKind, RECORD_HEADER_BYTES, RecordFields, Root, RootRef, SEGMENT_HEADER_BYTES,
-    SUPERBLOCK_BYTES, Seed, SegmentHeader, Superblock, content_hash, record_length,
+    SUPERBLOCK_BYTES, Seed, SegmentHeader, Superblock, content_hash, extent_key, extent_value,
+    payload_checksums, record_length,
 };
 
 const DOCUMENT: &str = include_str!("../design/format.md");
@@ -158,6 +159,51 @@ fn record_is_as_ever() {
     let mut bytes = vec![0; length.units() as usize * 8];
     fields.encode(seed(), 648, 7, &mut bytes);
     golden("record", &bytes);
+}
+
+/// A frame of one extent record with 4608 bytes of payload, and an operation.
+#[test]
+fn payload_frame_is_as_ever() {
+    let payload = vec![0x5a; 4608];
+    let key = extent_key(0x0102_0304_0506_0708, 9);
+    let value = extent_value(4608, 7, &[10, 11], &payload_checksums(&payload));
+    let mut frame = vec![0; 512 + payload.len()];
+    let mut at = 136;
+    let records = [
+        (Kind::Extent, key.as_slice(), value.as_slice()),
+        (Kind::Object, b"op", b"value"),
+    ];
+    for (number, (kind, key, value)) in (0..).zip(records) {
+        let fields = RecordFields {
+            kind,
+            relocated: false,
+            key,
+            value,
+            content: content_hash(key, value),
+        };
+        let length = record_length(kind, key.len(), value.len(), 8).unwrap();
+        let end = at + length.units() as usize * 8;
+        fields.encode(seed(), 512 + at as u64, number, &mut frame[at..end]);
+        at = end;
+    }
+    frame[512..].copy_from_slice(&payload);
+    let header = FrameHeader {
+        frame_bytes: frame.len() as u32,
+        data_bytes: at as u32,
+        record_count: 2,
+        seals: false,
+        payload: true,
+        frame_index: 0,
+        frame_count: 1,
+        group: 9,
+        base_seqno: 100,
+        last_seqno: 101,
+        clock: 5,
+        extents: [Extent::default(); HEAD_COUNT],
+    };
+    header.encode(seed(), 512, &mut frame);
+    assert!(frame[512..].iter().all(|byte| *byte == 0x5a));
+    golden("payload frame up to its payload", &frame[..512]);
 }
 
 #[test]
