@@ -255,6 +255,12 @@ const GOLDEN: &[(&str, &str)] = &[
          002(4)02000002(4)020000",
     ),
     (
+        "payload frame up to its payload",
+        "f8d3bbbd9e59fe946573667200140000d800000002(5)01000200000009(7)64(7)65(7)05(79)8b\
+         2e16807694f2be0c0038(5)080706050403020109(4)12000007000000020000000a0000000b0000\
+         004eda9dd9bbed1c36197c7be4e8905ff202000a0000b000006f7076616c7565(297)",
+    ),
+    (
         "segment header",
         "65736b65722e73670100000005000000aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaabbbbbbbbbbbbbbbb\
          bbbbbbbbbbbbbbbb00000004(6)02(5)ff01000000020000080000000303000006(7)07(7)08(7)0\
