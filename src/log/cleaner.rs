@@ -273,7 +273,8 @@ impl Log {
             _ if (held_bytes > 0 || self.images_are_scattered(owner))
                 && effort.may_checkpoint() =>
             {
-                // Newer images make the tombstones and operations superfluous, and lie close together.
+                // Newer images make tombstones and operations superfluous, and lie close
+                // together.
                 match self.checkpoint_for_cleaner(owner) {
                     Some(Ok(()) | Err(Error::NoSpace { .. })) => {
                         effort.checkpointed();

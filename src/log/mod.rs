@@ -35,7 +35,7 @@ use crate::{Error, Result};
 pub(crate) use appender::{Appended, Appender, NewRecord, NoRoom, Purpose};
 pub(crate) use applier::Lane;
 pub(crate) use checkpoint::CheckpointState;
-#[cfg(all(test, loom))]
+#[cfg(test)]
 pub(crate) use cleaner::Effort;
 #[allow(unused_imports, reason = "the object layer, under way, needs it")]
 pub(crate) use payload::{Payload, Room, max_payload, max_payload_beside};

@@ -381,3 +381,6 @@ fn frames_for(room: &Room, records: u64) -> u64 {
         1 + ((records - room.records) >> DELTA_BITS)
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;

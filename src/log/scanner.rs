@@ -410,12 +410,21 @@ impl SegmentScanner {
         device: &dyn Device,
         limit: u64,
     ) -> Result<Option<(u64, FrameHeader)>> {
+        let block_bytes = u64::from(self.header.geometry.block_bytes);
+        self.find_frame_from(device, self.offset + block_bytes, limit)
+    }
+
+    /// The first valid frame from an offset on, within `limit` bytes.
+    pub(crate) fn find_frame_from(
+        &mut self,
+        device: &dyn Device,
+        from: u64,
+        limit: u64,
+    ) -> Result<Option<(u64, FrameHeader)>> {
         let geometry = self.header.geometry;
         let block_bytes = u64::from(geometry.block_bytes);
-        let end = geometry
-            .segment_bytes
-            .min(self.offset.saturating_add(limit));
-        let mut offset = self.offset + block_bytes;
+        let end = geometry.segment_bytes.min(from.saturating_add(limit));
+        let mut offset = from;
         while offset + block_bytes <= end {
             self.load(device, offset, block_bytes, WINDOW_BYTES)?;
             let at = (offset - self.window_at) as usize;
