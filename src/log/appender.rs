@@ -156,6 +156,12 @@ pub(crate) struct Appender {
     unwritten: VecDeque<SegmentId>,
     /// Emptied segments, each with the seqno that must be durable before it is freed.
     emptied: Vec<(SegmentId, Seqno)>,
+    /// Segments that the group being written frees.
+    freeing: usize,
+    /// Somebody asks the flusher for a commit.
+    commit_wanted: bool,
+    /// Groups written, and commits of the flusher that had nothing to write.
+    rounds: u64,
     /// Headers of checkpoint segments that the next group writes.
     headers: Vec<(SegmentId, SegmentHeader)>,
     durable_extents: [Extent; HEAD_COUNT],
@@ -213,6 +219,9 @@ impl Appender {
             free: by_state(State::Free),
             unwritten: by_state(State::Unwritten),
             emptied: Vec::new(),
+            freeing: 0,
+            commit_wanted: false,
+            rounds: 0,
             headers: Vec::new(),
             durable_extents: Default::default(),
             claimed: 0,
@@ -272,8 +281,32 @@ impl Appender {
         self.unwritten.len()
     }
 
+    /// Segments that commits will make free, those of the group being written included.
     pub(crate) fn emptied_count(&self) -> usize {
-        self.emptied.len()
+        self.emptied.len() + self.freeing
+    }
+
+    /// Asks the flusher for a commit.
+    pub(crate) fn want_commit(&mut self) {
+        self.commit_wanted = true;
+    }
+
+    pub(crate) fn commit_is_wanted(&self) -> bool {
+        self.commit_wanted
+    }
+
+    /// The flusher begins a commit.
+    pub(crate) fn commit_begins(&mut self) {
+        self.commit_wanted = false;
+    }
+
+    /// A commit ended.
+    pub(crate) fn round_ends(&mut self) {
+        self.rounds += 1;
+    }
+
+    pub(crate) fn rounds(&self) -> u64 {
+        self.rounds
     }
 
     /// Counts a caller that waits for this group; true when a gathering leader has all it
@@ -390,7 +423,7 @@ impl Appender {
             return Ok(wanted);
         }
         if record.purpose == Purpose::Survivor {
-            match survivor_room(self.free.len() as u64, self.emptied.len() as u64) {
+            match survivor_room(self.free.len() as u64, self.emptied_count() as u64) {
                 SurvivorRoom::Open => {}
                 SurvivorRoom::Commit => return Err(NoRoom),
                 SurvivorRoom::Nearest => {
@@ -577,10 +610,12 @@ impl Appender {
             self.close_frame(head_index, false);
         }
         let mut headers = self.take_frees(durable);
+        let freeing = headers.len();
         headers.append(&mut self.headers);
         if self.closed.is_empty() && headers.is_empty() {
             return None;
         }
+        self.freeing = freeing;
         let id = self.next_group;
         self.next_group += 1;
         let mut frames = std::mem::take(&mut self.closed);
@@ -665,6 +700,8 @@ impl Appender {
                 self.free.push_back(*segment);
             }
         }
+        self.freeing = 0;
+        self.rounds += 1;
         self.durable_extents = group.extents;
         self.in_flight_bytes = 0;
         drop(group);

@@ -4,6 +4,7 @@
 //! through [`Owner`]: replay this record; is this record live, and if so append it again;
 //! write and load your part of the checkpoint. (RAMCloud's cut between log and index.)
 
+mod ahead;
 mod appender;
 mod applier;
 mod checkpoint;
@@ -162,8 +163,10 @@ pub(crate) struct Log {
     appender: Mutex<Appender>,
     /// With the appender's lock: room came back, or will not.
     space: Condvar,
-    /// With the appender's lock: background threads have something to do.
+    /// With the appender's lock: the space thread or the checkpointer has something to do.
     work: Condvar,
+    /// With the appender's lock: the flusher has something to do.
+    flush: Condvar,
     /// With the appender's lock: a writer joined the group a leader gathers for.
     joined: Condvar,
     commit: Mutex<CommitState>,
@@ -212,6 +215,7 @@ impl Log {
             table,
             space: Condvar::new(),
             work: Condvar::new(),
+            flush: Condvar::new(),
             joined: Condvar::new(),
             commit: Mutex::new(CommitState::default()),
             committed: Condvar::new(),
@@ -338,6 +342,7 @@ impl Log {
         let _appender = self.appender.lock();
         self.space.notify_all();
         self.work.notify_all();
+        self.flush.notify_all();
         self.joined.notify_all();
     }
 
@@ -349,7 +354,7 @@ impl Log {
 
     /// Wakes the flusher, because a group is full.
     pub(crate) fn wake_flusher(&self) {
-        self.work.notify_all();
+        self.flush.notify_one();
     }
 
     /// Waits until at most `bytes` are accepted and not on the device.
@@ -359,7 +364,7 @@ impl Log {
             if self.is_poisoned() {
                 return Err(Error::Poisoned);
             }
-            self.work.notify_all();
+            self.flush.notify_one();
             appender = self.space.wait_for(appender, Duration::from_millis(100));
         }
         Ok(())

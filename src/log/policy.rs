@@ -183,22 +183,30 @@ pub(crate) fn score(live_bytes: u64, segment_bytes: u64, age: u64) -> f64 {
     dead / live_bytes as f64 * (age as f64 + 1.0)
 }
 
-/// The candidate to clean next, `None` when none would give space back.
+/// The candidates to clean next, best first, at most `most` of them; none of those that
+/// would give no space back.
 ///
-/// A linear scan: a store has 512 to about 8,192 segments, so this is some 10 us for a
-/// victim of 256 KiB or more, and needs no structure that has to follow every overwrite.
-pub(crate) fn select_victim(
+/// A linear scan: a store has 512 to about 8,192 segments, so this is some 10 us for a few
+/// victims of 256 KiB or more, and needs no structure that has to follow every overwrite.
+pub(crate) fn select_victims(
     candidates: impl IntoIterator<Item = Candidate>,
     segment_bytes: u64,
-) -> Option<Candidate> {
-    let mut best: Option<(f64, Candidate)> = None;
+    most: usize,
+) -> Vec<Candidate> {
+    let mut best: Vec<(f64, Candidate)> = Vec::with_capacity(most + 1);
+    let mut bound = 0.0;
     for candidate in candidates {
         let score = score(candidate.live_bytes, segment_bytes, candidate.age);
-        if score > best.map_or(0.0, |(best, _)| best) {
-            best = Some((score, candidate));
+        if score > bound {
+            let place = best.partition_point(|(other, _)| *other >= score);
+            best.insert(place, (score, candidate));
+            best.truncate(most);
+            if let Some((worst, _)) = best.get(most - 1) {
+                bound = *worst;
+            }
         }
     }
-    best.map(|(_, candidate)| candidate)
+    best.into_iter().map(|(_, candidate)| candidate).collect()
 }
 
 /// Free segments, those in limbo included, below which the cleaner works.

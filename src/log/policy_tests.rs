@@ -66,10 +66,14 @@ fn victim_prefers_empty_then_old() {
     let old = candidate(2, 50, 20);
     let empty = candidate(3, 0, 1);
     let full = candidate(4, 100, 1 << 40);
-    assert_eq!(select_victim([young, old, full], 100), Some(old));
-    assert_eq!(select_victim([young, old, empty], 100), Some(empty));
-    assert_eq!(select_victim([full], 100), None);
-    assert_eq!(select_victim([], 100), None);
+    assert_eq!(select_victims([young, old, full], 100, 1), [old]);
+    assert_eq!(select_victims([young, old, full], 100, 3), [old, young]);
+    assert_eq!(
+        select_victims([young, old, empty], 100, 2),
+        [empty, old]
+    );
+    assert_eq!(select_victims([full], 100, 1), []);
+    assert_eq!(select_victims([], 100, 1), []);
 }
 
 #[test]
