@@ -14,9 +14,9 @@ use crate::format::{
     Address, COMMIT_STREAM, Class, DELTA_BITS, Extent, FrameHeader, Geometry, HEAD_COUNT,
     LengthCode, RecordFields, Seed, SegmentHeader, SegmentId, Seqno, first_record_offset,
 };
-use crate::sync::Arc;
+use crate::sync::{Arc, MODEL};
 
-use super::policy::{SurvivorRoom, WriteTime, survivor_room};
+use super::policy::{SurvivorRoom, WriteTime, slack_segments, survivor_room};
 use super::segments::{SegmentTable, State};
 
 /// Who appends: decides how much of the reserve may be used.
@@ -160,6 +160,12 @@ pub(crate) struct Appender {
     freeing: usize,
     /// Somebody asks the flusher for a commit.
     commit_wanted: bool,
+    /// Segments kept from puts besides the reserve, because commits are slow.
+    slack: usize,
+    /// Smoothed time of a commit.
+    commit_time: Duration,
+    /// There was nothing to gain: no slack before this clock.
+    no_slack_before: u64,
     /// Groups written, and commits of the flusher that had nothing to write.
     rounds: u64,
     /// Headers of checkpoint segments that the next group writes.
@@ -176,6 +182,8 @@ pub(crate) struct Appender {
 const SPARE_BUFFERS: usize = 2 * HEAD_COUNT;
 /// A spare buffer larger than this is given back to the allocator.
 const SPARE_BUFFER_BYTES: usize = 4 << 20;
+/// Without slack for as much of the capacity, after there was nothing to gain.
+const NO_SLACK_SHARE: u64 = 64;
 
 /// Where recovery left the counters.
 #[derive(Debug, Clone, Copy)]
@@ -221,6 +229,9 @@ impl Appender {
             emptied: Vec::new(),
             freeing: 0,
             commit_wanted: false,
+            slack: 0,
+            commit_time: Duration::ZERO,
+            no_slack_before: 0,
             rounds: 0,
             headers: Vec::new(),
             durable_extents: Default::default(),
@@ -341,17 +352,45 @@ impl Appender {
         room.bytes.div_ceil(payload) as usize
     }
 
-    /// Free segments kept from a purpose by another's claim.
+    /// A commit took so long: the cleaner gets the segments it fills meanwhile.
+    pub(crate) fn commit_took(&mut self, time: Duration) {
+        self.commit_time = (self.commit_time * 7 + time) / 8;
+        let spare = self.geometry.capacity.saturating_sub(self.table.live_total())
+            / self.geometry.segment_bytes;
+        // Models have no clock.
+        let none = MODEL || self.clock < self.no_slack_before;
+        self.slack = if none {
+            0
+        } else {
+            slack_segments(self.commit_time, spare) as usize
+        };
+    }
+
+    /// Segments kept from puts besides the reserve.
+    pub(crate) fn slack(&self) -> usize {
+        self.slack
+    }
+
+    /// Gives puts what was kept from them besides the reserve; false when it was nothing.
+    pub(crate) fn drop_slack(&mut self) -> bool {
+        let dropped = std::mem::take(&mut self.slack) > 0;
+        if dropped {
+            self.no_slack_before = self.clock + self.geometry.capacity / NO_SLACK_SHARE;
+        }
+        dropped
+    }
+
+    /// Free segments kept from a purpose by another's claim, and by slack.
     fn held(&self, purpose: Purpose) -> usize {
         match purpose {
-            Purpose::User => self.claimed,
+            Purpose::User => self.claimed + self.slack,
             Purpose::Delete | Purpose::Counted | Purpose::Survivor => 0,
         }
     }
 
     /// Whether another's claim stands between a caller and its room.
     pub(crate) fn is_held_back(&self, room: &Room) -> bool {
-        self.held(room.purpose) > 0
+        room.purpose == Purpose::User && self.claimed > 0
     }
 
     /// Keeps room for a caller from all others, if it is large and nobody has a claim.

@@ -29,9 +29,9 @@ const TICK: Duration = Duration::from_millis(200);
 /// With this many free segments or fewer, emptied ones are committed before cleaning goes on.
 const COMMIT_BELOW: usize = 5;
 /// The same while the flusher commits: cleaning goes on beside it.
-const AWAIT_BELOW: usize = 4;
+const AWAIT_BELOW: usize = 2;
 /// The flusher is asked for a commit when so many victims wait for one.
-const COMMIT_VICTIMS: usize = 2;
+const COMMIT_VICTIMS: usize = 3;
 /// Victims chosen at once.
 const CHOOSE: usize = 4;
 /// How soon it looks again while somebody waits for room.
@@ -189,16 +189,17 @@ impl Log {
 
     /// One step towards enough free segments; false when there is nothing to do.
     pub(crate) fn make_space(&self, owner: &dyn Owner, effort: &mut Effort) -> Result<bool> {
-        let (free, emptied, unwritten) = {
+        let (free, emptied, unwritten, slack) = {
             let appender = self.appender.lock();
             (
                 appender.free_count(),
                 appender.emptied_count(),
                 appender.unwritten_count(),
+                appender.slack(),
             )
         };
         let starving = self.is_starving();
-        let low_water = self.low_water();
+        let low_water = self.low_water() + slack;
         if unwritten > 0 && (free < low_water + PREPARE_AT_ONCE || starving) {
             self.prepare_some()?;
             return Ok(true);

@@ -201,6 +201,7 @@ impl Log {
         };
         let freed = !group.headers.is_empty();
         let mut appender = self.appender.lock();
+        appender.commit_took(written.time);
         appender.group_written(group);
         self.space.notify_all();
         let checkpoint_due = self.checkpoint_due.load(Ordering::Relaxed);

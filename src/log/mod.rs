@@ -497,8 +497,10 @@ impl Log {
 
     /// Tells those who wait for room that there is none to be made.
     fn give_up(&self) {
-        let _appender = self.appender.lock();
-        self.stuck.fetch_add(1, Ordering::Relaxed);
+        let mut appender = self.appender.lock();
+        if !appender.drop_slack() {
+            self.stuck.fetch_add(1, Ordering::Relaxed);
+        }
         self.space.notify_all();
     }
 

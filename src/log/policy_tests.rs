@@ -77,6 +77,15 @@ fn victim_prefers_empty_then_old() {
 }
 
 #[test]
+fn slow_commits_hold_segments_back_where_there_are_some() {
+    let micros = std::time::Duration::from_micros;
+    assert_eq!(slack_segments(micros(100), 800), 0);
+    assert_eq!(slack_segments(micros(1000), 800), 3);
+    assert_eq!(slack_segments(micros(60_000_000), 800), 8);
+    assert_eq!(slack_segments(micros(60_000_000), 95), 0);
+}
+
+#[test]
 fn survivors_mix_only_when_nothing_is_in_limbo() {
     assert_eq!(survivor_room(4, 0), SurvivorRoom::Open);
     assert_eq!(survivor_room(3, 1), SurvivorRoom::Commit);
