@@ -127,6 +127,8 @@ pub(crate) struct Group {
     /// free, and of new checkpoint segments.
     pub(crate) headers: Vec<(SegmentId, SegmentHeader)>,
     pub(crate) writers: u64,
+    /// Bytes of callers' records.
+    pub(crate) user_bytes: u64,
     extents: [Extent; HEAD_COUNT],
 }
 
@@ -146,6 +148,8 @@ pub(crate) struct Appender {
     in_flight_bytes: u64,
     pending_bytes: u64,
     pending_records: u64,
+    /// Of these, bytes of callers' records.
+    pending_user_bytes: u64,
     /// When the first record of this group was appended.
     oldest_pending: Option<Instant>,
     /// Callers of this group that wait for its commit.
@@ -221,6 +225,7 @@ impl Appender {
             in_flight_bytes: 0,
             pending_bytes: 0,
             pending_records: 0,
+            pending_user_bytes: 0,
             oldest_pending: None,
             writers: 0,
             gathering: 0,
@@ -355,7 +360,10 @@ impl Appender {
     /// A commit took so long: the cleaner gets the segments it fills meanwhile.
     pub(crate) fn commit_took(&mut self, time: Duration) {
         self.commit_time = (self.commit_time * 7 + time) / 8;
-        let spare = self.geometry.capacity.saturating_sub(self.table.live_total())
+        let spare = self
+            .geometry
+            .capacity
+            .saturating_sub(self.table.live_total())
             / self.geometry.segment_bytes;
         // Models have no clock.
         let none = MODEL || self.clock < self.no_slack_before;
@@ -448,6 +456,7 @@ impl Appender {
             self.oldest_pending = Some(Instant::now());
         }
         if record.purpose != Purpose::Survivor {
+            self.pending_user_bytes += u64::from(bytes);
             self.clock += u64::from(bytes);
         }
         Ok(Appended { address, seqno })
@@ -687,6 +696,7 @@ impl Appender {
             last_seqno: self.next_seqno - 1,
             headers,
             writers: std::mem::take(&mut self.writers),
+            user_bytes: std::mem::take(&mut self.pending_user_bytes),
             extents,
         })
     }

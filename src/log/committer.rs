@@ -199,6 +199,12 @@ impl Log {
             writers: group.writers,
             time: started.elapsed(),
         };
+        if group.user_bytes > 0 {
+            // One leader at a time: nothing is lost between load and store.
+            let before = self.commit_bytes.load(Ordering::Relaxed);
+            let smoothed = (before * 7 + group.user_bytes) / 8;
+            self.commit_bytes.store(smoothed, Ordering::Relaxed);
+        }
         let freed = !group.headers.is_empty();
         let mut appender = self.appender.lock();
         appender.commit_took(written.time);

@@ -36,6 +36,7 @@ pub(crate) use applier::Lane;
 pub(crate) use checkpoint::CheckpointState;
 #[cfg(all(test, loom))]
 pub(crate) use cleaner::Effort;
+use policy::spreads_commits;
 pub(crate) use policy::{first_exponent, head_class, next_exponent, survivor_exponent};
 pub(crate) use rebuild::{Rebuilt, log_to_rebuild};
 pub(crate) use recovery::{Found, open_log, parse_header};
@@ -190,6 +191,8 @@ pub(crate) struct Log {
     /// A checkpoint holds its lock and waits for room.
     checkpoint_waits: AtomicBool,
     clock: AtomicU64,
+    /// Bytes of callers' records in a commit, smoothed.
+    commit_bytes: AtomicU64,
     pub(crate) counters: Counters,
 }
 
@@ -231,6 +234,7 @@ impl Log {
             wants_checkpoint: AtomicU64::new(0),
             checkpoint_waits: AtomicBool::new(false),
             clock: AtomicU64::new(0),
+            commit_bytes: AtomicU64::new(0),
             counters: Counters::default(),
         }
     }
@@ -350,6 +354,12 @@ impl Log {
     /// which ages and rewrite intervals are measured.
     pub(crate) fn clock(&self) -> u64 {
         self.clock.load(Ordering::Relaxed)
+    }
+
+    /// Whether committed writes go to the heads of their classes now.
+    pub(crate) fn spreads_commits(&self) -> bool {
+        // Relaxed: a hint.
+        spreads_commits(self.commit_bytes.load(Ordering::Relaxed))
     }
 
     /// Wakes the flusher, because a group is full.

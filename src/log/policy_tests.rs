@@ -68,12 +68,15 @@ fn victim_prefers_empty_then_old() {
     let full = candidate(4, 100, 1 << 40);
     assert_eq!(select_victims([young, old, full], 100, 1), [old]);
     assert_eq!(select_victims([young, old, full], 100, 3), [old, young]);
-    assert_eq!(
-        select_victims([young, old, empty], 100, 2),
-        [empty, old]
-    );
+    assert_eq!(select_victims([young, old, empty], 100, 2), [empty, old]);
     assert_eq!(select_victims([full], 100, 1), []);
     assert_eq!(select_victims([], 100, 1), []);
+}
+
+#[test]
+fn only_large_commits_are_spread() {
+    assert!(!spreads_commits(4 << 10));
+    assert!(spreads_commits(64 << 10));
 }
 
 #[test]
