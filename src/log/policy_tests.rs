@@ -83,15 +83,15 @@ fn only_large_commits_are_spread() {
 fn slow_commits_hold_segments_back_where_there_are_some() {
     let micros = std::time::Duration::from_micros;
     assert_eq!(slack_segments(micros(100), 800), 0);
-    assert_eq!(slack_segments(micros(1000), 800), 3);
+    assert_eq!(slack_segments(micros(1000), 800), 6);
     assert_eq!(slack_segments(micros(60_000_000), 800), 8);
     assert_eq!(slack_segments(micros(60_000_000), 95), 0);
 }
 
 #[test]
 fn survivors_mix_only_when_nothing_is_in_limbo() {
-    assert_eq!(survivor_room(4, 0), SurvivorRoom::Open);
-    assert_eq!(survivor_room(3, 1), SurvivorRoom::Commit);
-    assert_eq!(survivor_room(3, 0), SurvivorRoom::Nearest);
+    assert_eq!(survivor_room(2, 0), SurvivorRoom::Open);
+    assert_eq!(survivor_room(1, 1), SurvivorRoom::Commit);
+    assert_eq!(survivor_room(1, 0), SurvivorRoom::Nearest);
     assert_eq!(survivor_room(0, 9), SurvivorRoom::Commit);
 }
