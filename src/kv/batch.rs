@@ -139,7 +139,7 @@ impl KeyValue {
                 break log.appender().next_seqno() - 1;
             }
             self.reserve(&mut shards, &plan)?;
-            let head = self.head_of(log::first_exponent());
+            let head = self.head_of(log, log::first_exponent());
             let room = [Room {
                 bytes: plan.bytes,
                 largest: plan.largest,

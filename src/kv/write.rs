@@ -41,7 +41,7 @@ impl KeyValue {
                     what: "memory limit",
                 })?;
             let exponent = self.exponent_after(log, old, content);
-            let head = self.head_of(exponent);
+            let head = self.head_of(log, exponent);
             // With the lock, so that many writers together do not pass the bound.
             let mut appender = log.appender();
             self.admit(log, bytes, old_bytes)?;
@@ -100,7 +100,7 @@ impl KeyValue {
                 self.write(log, Batch::new().with_delete(key))?;
                 return Ok(true);
             }
-            let head = self.head_of(old.exponent);
+            let head = self.head_of(log, old.exponent);
             let mut appender = log.appender();
             let record = NewRecord {
                 fields,
@@ -161,10 +161,10 @@ impl KeyValue {
     }
 
     /// The head a caller's write goes to.
-    pub(super) fn head_of(&self, exponent: u8) -> u8 {
+    pub(super) fn head_of(&self, log: &Log, exponent: u8) -> u8 {
         match self.durability {
-            Durability::Committed => COMMIT_STREAM,
-            Durability::Buffered => log::head_class(exponent) as u8,
+            Durability::Committed if !log.spreads_commits() => COMMIT_STREAM,
+            Durability::Committed | Durability::Buffered => log::head_class(exponent) as u8,
         }
     }
 
