@@ -112,12 +112,18 @@ impl Media {
         }
     }
 
-    /// Headers of the segments with records, by number.
-    pub(super) fn data_segments(&self) -> impl Iterator<Item = SegmentHeader> + '_ {
+    /// Every header there is, by number.
+    pub(super) fn used_headers(&self) -> impl Iterator<Item = &SegmentHeader> {
         self.headers.iter().filter_map(|found| match found {
-            Found::Header(header) if matches!(header.class, Class::Data(_)) => Some(*header),
+            Found::Header(header) => Some(header),
             _ => None,
         })
+    }
+
+    /// Headers of the segments with records, by number.
+    pub(super) fn data_segments(&self) -> impl Iterator<Item = SegmentHeader> + '_ {
+        let headers = self.used_headers().copied();
+        headers.filter(|header| matches!(header.class, Class::Data(_)))
     }
 
     pub(super) fn census(&self) -> SegmentCensus {
