@@ -51,7 +51,7 @@ fn insert(index: &Index, key: u64) -> Option<Entry> {
     let mut shard = index.lock(Index::shard_of(hash));
     let room = shard.reserve(hash, u64::MAX);
     assert!(room.is_ok(), "no limit");
-    shard.insert(hash, entry(key))
+    shard.insert(hash, entry(key)).expect("room was made")
 }
 
 /// Grows an index and prints what that takes: on average, at worst, and memory.
