@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use crate::device::AlignedBuf;
 use crate::format::{Cut, Invalid, Kind, RootRef, SegmentHeader, SegmentId, Superblock};
 use crate::kv::{Belonging, KeyValue};
-use crate::log::{Found, Log, LogOptions, Superblocks, open_log};
+use crate::log::{Found, Log, LogOptions, open_log};
 use crate::{Durability, Error, Result};
 
 use super::checkpoints::{self, has_segment};
@@ -125,7 +125,7 @@ pub(super) fn open(media: &Media) -> Result<(Log, KeyValue)> {
     let kv = new_index(media);
     let log = open_log(
         media.device.clone(),
-        Superblocks { current },
+        media.superblocks(current),
         log_options(true),
         &kv,
     )?;

@@ -13,7 +13,7 @@ use crate::format::{
     Superblock,
 };
 use crate::kv::KeyValue;
-use crate::log::{Lane, Log, Owner, Position, Rebuilt, Superblocks, log_to_rebuild};
+use crate::log::{Lane, Log, Owner, Position, Rebuilt, log_to_rebuild};
 use crate::{Error, Result};
 
 use super::check::{log_options, new_index};
@@ -82,9 +82,7 @@ pub(super) fn run(
     let kv = new_index(&media);
     let log = log_to_rebuild(
         media.device.clone(),
-        Superblocks {
-            current: superblock,
-        },
+        media.superblocks(superblock),
         log_options(false),
         &media.headers,
     );
@@ -121,6 +119,7 @@ pub(super) fn run(
             image_sequence: sequences.image,
             given_up: restored.given_up.clone(),
         },
+        &media.headers,
     )?;
     tell_repairs(report, &restored, lost_superblocks, loaded, kv.entries());
     Ok(())

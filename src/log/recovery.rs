@@ -15,8 +15,8 @@ use std::collections::{BTreeMap, BinaryHeap};
 
 use crate::device::{AlignedBuf, Device, ReadOp};
 use crate::format::{
-    CUTS_MAX, Class, Cut, DELTA_BITS, Extent, Geometry, HEAD_COUNT, ImageRef, Invalid, Piece,
-    PieceHeader, PieceKind, Root, SegmentHeader, SegmentId, Seqno,
+    Class, Cut, DELTA_BITS, Extent, Geometry, HEAD_COUNT, ImageRef, Invalid, Piece, PieceHeader,
+    PieceKind, Root, SegmentHeader, SegmentId, Seqno,
 };
 use crate::sync::{Arc, SharedArc};
 use crate::{Error, Result};
@@ -31,6 +31,10 @@ use super::{
 /// How far behind the end of a segment recovery looks for a frame that shows damage: more
 /// than a frame of most groups, and a few milliseconds for all open heads.
 const GAP_BYTES_MAX: u64 = 4 << 20;
+
+/// Segments read side by side that keep what they read ahead, 1 MiB each: more than were
+/// ever open at once, so that only a log that nothing wrote is read more than once.
+const WINDOWS_MAX: usize = 2 * HEAD_COUNT;
 
 /// What a segment's first block says.
 #[derive(Debug, Clone, Copy)]
@@ -156,7 +160,7 @@ pub(super) fn fill_table(table: &SegmentTable, headers: &[Found], wants_prewrite
     }
 }
 
-fn header_of(found: &Found) -> Option<SegmentHeader> {
+pub(super) fn header_of(found: &Found) -> Option<SegmentHeader> {
     match found {
         Found::Header(header) => Some(*header),
         _ => None,
@@ -425,7 +429,11 @@ impl<'a> Replay<'a> {
             };
             while let Some(header) = to_open.next_if(|header| header.group <= group) {
                 let mut scanner = SegmentScanner::new(header, self.last_group_of(header.epoch));
-                if let Some(frame) = scanner.peek(device)? {
+                let next = scanner.peek(device)?;
+                if next.is_none() || heap.len() >= WINDOWS_MAX {
+                    scanner.rest();
+                }
+                if let Some(frame) = next {
                     heap.push(Reverse((frame.group, scanners.len())));
                 }
                 scanners.push(scanner);
@@ -449,7 +457,12 @@ impl<'a> Replay<'a> {
                     }
                 }
                 match scanner.peek(device)? {
-                    Some(frame) if frame.group > group => heap.push(Reverse((frame.group, index))),
+                    Some(frame) if frame.group > group => {
+                        if heap.len() >= WINDOWS_MAX {
+                            scanner.rest();
+                        }
+                        heap.push(Reverse((frame.group, index)));
+                    }
                     Some(_) => {
                         let offset = self.log.geometry.segment_offset(scanner.header.segment);
                         return Err(Error::Corrupt {
@@ -457,7 +470,7 @@ impl<'a> Replay<'a> {
                             why: Invalid::Field("order of groups"),
                         });
                     }
-                    None => {}
+                    None => scanner.rest(),
                 }
             }
             let is_last = heap.is_empty() && to_open.peek().is_none();
@@ -472,6 +485,7 @@ impl<'a> Replay<'a> {
         }
         for scanner in &mut scanners {
             self.check_gap(scanner)?;
+            scanner.rest();
             self.scanned(scanner);
         }
         Ok(())
@@ -685,10 +699,7 @@ impl<'a> Replay<'a> {
             let mut cuts = superblocks.current.cuts.clone();
             cuts.retain(|cut| cut.is_needed(horizon));
             cuts.extend(self.cut(old_epoch));
-            let surplus = cuts.len().saturating_sub(CUTS_MAX);
-            for cut in cuts.drain(..surplus) {
-                log.retire_cut(&cut, self.headers.iter().filter_map(header_of))?;
-            }
+            log.retire_surplus(&mut cuts, self.headers)?;
             log.flush_device()?;
             superblocks.update(&*log.device, |next| {
                 next.cuts = cuts;
