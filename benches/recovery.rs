@@ -1,5 +1,6 @@
 //! Question: how long does an open take a key, after a close and after a kill, from images
-//! and from the log alone? The device takes no time.
+//! and from the log alone, and how much memory does reading a log take besides the index?
+//! The device takes no time.
 //!
 //! `cargo bench --bench recovery` for 1 M keys; `-- --tiny` (and `cargo test`) for a few
 //! thousand, with checks.
@@ -32,6 +33,7 @@ fn main() {
     for end in [End::Closed, End::KilledWithImages, End::KilledWithoutImages] {
         open(&mut setup, keys, end);
     }
+    memory();
     setup.criterion.final_summary();
 }
 
@@ -67,6 +69,43 @@ fn device_of(keys: u64, end: End) -> SimulatedDevice {
         End::Closed => device.snapshot(),
         _ => killed,
     }
+}
+
+/// The most memory this process has taken since `forget_peak`, in bytes.
+fn peak() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
+    let kib: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
+    Some(kib << 10)
+}
+
+fn forget_peak() -> bool {
+    std::fs::write("/proc/self/clear_refs", "5").is_ok()
+}
+
+/// Recovery once kept 1 MiB for each segment it had read, until the end: of 96 here.
+fn memory() {
+    const BOUND_BYTES: u64 = 48 << 20;
+    let device = Arc::new(SimulatedDevice::new(256 << 20, 4096).without_crashes());
+    let options = options().segment_bytes(1_u64 << 20);
+    let store = Store::create_on(device.clone(), &options).expect("a new store");
+    for number in 0..1500 {
+        store.put(&key(number), &[7; 64 << 10]).expect("room");
+    }
+    store.sync().expect("a device that works");
+    let killed = Arc::new(device.snapshot());
+    store.close().expect("a device that works");
+    drop(device);
+    if !forget_peak() {
+        println!("memory is not measured: this system does not tell");
+        return;
+    }
+    let before = peak().unwrap_or(0);
+    let store = Store::open_on(killed, &options).expect("a store that opens");
+    let taken = peak().unwrap_or(0).saturating_sub(before);
+    println!("opening replays 96 MiB with {} KiB of memory", taken >> 10);
+    assert_eq!(store.stats().entries, 1500, "all keys are back");
+    assert!(taken < BOUND_BYTES, "it took {taken} bytes");
 }
 
 fn open(setup: &mut Setup, keys: u64, end: End) {
