@@ -1,6 +1,10 @@
 //! The on-media format: sizes against `design/format.md`, and golden images of every
 //! structure. A change here is a change of the format: it needs a new version, and a line in
-//! the document's table of versions.
+//! the document's table of versions. Round trips of random content are in
+//! `format/round_trips.rs`.
+
+#[path = "format/round_trips.rs"]
+mod round_trips;
 
 use esker::format::{
     ADDRESS_BITS, Class, Clean, Cut, Extent, FRAME_HEADER_BYTES, FrameHeader, Geometry, HEAD_COUNT,

@@ -45,7 +45,9 @@ pub(crate) use rebuild::{Rebuilt, log_to_rebuild};
 pub(crate) use recovery::{Found, open_log, parse_header};
 pub(crate) use scanner::{ScannedFrame, SegmentScanner, read_retrying};
 pub(crate) use segments::{Segment, SegmentTable, State};
-pub(crate) use superblocks::{Superblocks, create_superblocks, find_superblock};
+pub(crate) use superblocks::{
+    Superblocks, choose, create_superblocks, find_superblock, probe_geometry,
+};
 
 use appender::{Reserve, Start};
 use committer::CommitState;

@@ -320,6 +320,11 @@ impl SegmentScanner {
         self.met_bad_blocks
     }
 
+    /// Gives the window's memory back; what is read next reads it again.
+    pub(crate) fn rest(&mut self) {
+        self.window = AlignedBuf::new();
+    }
+
     /// Offset after the last valid frame seen.
     pub(crate) fn end(&self) -> u64 {
         self.offset

@@ -99,7 +99,17 @@ impl Replay<'_> {
         }
         for (header, end) in &self.unsealed {
             let (last_group, extents) = if Some(header.epoch) == self.unsettled {
-                (self.extents_group.saturating_sub(1), &self.extents)
+                let last = if *end == header.geometry.header_bytes() {
+                    // Its first frame was written with the header, so that group was flushed
+                    // too, whatever frames of it are seen.
+                    self.flushed_group
+                } else {
+                    0
+                };
+                (
+                    last.max(self.extents_group.saturating_sub(1)),
+                    &self.extents,
+                )
             } else {
                 match superblock.cuts.iter().find(|cut| cut.epoch == header.epoch) {
                     Some(cut) => (cut.group, &cut.extents),
