@@ -193,7 +193,10 @@ fn opens_after_a_hundred_kills_cost_no_more() {
         let store = create(&device, &options).unwrap();
         let mut model = crate::common::Model::new();
         let mut number = 0_u64;
-        while full {
+        loop {
+            if !full {
+                break;
+            }
             let (key, value) = (format!("fill{number}").into_bytes(), random.bytes(3000));
             match store.put(&key, &value) {
                 Ok(()) => model.insert(key, value),

@@ -234,7 +234,8 @@ fn entries_that_nothing_separates_fill_the_index_and_no_more() {
             image.extend(std::iter::repeat_n(0, usize::div_ceil(entries, 8)));
             for number in 0..entries as u64 {
                 // The tag's high part stays 0 but for the bits that choose the other bucket.
-                let slot = entry::Slot::new(entry_of(number, 0), number % 4 << 21 | number >> 2);
+                let tag = ((number % 4) << 21) | (number >> 2);
+                let slot = entry::Slot::new(entry_of(number, 0), tag);
                 image.extend_from_slice(&slot.word.to_le_bytes());
                 image.extend_from_slice(&slot.high.to_le_bytes());
                 image.push(slot.middle);
