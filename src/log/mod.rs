@@ -38,7 +38,7 @@ pub(crate) use applier::Lane;
 pub(crate) use checkpoint::CheckpointState;
 #[cfg(test)]
 pub(crate) use cleaner::Effort;
-pub(crate) use payload::{Payload, Room, max_payload};
+pub(crate) use payload::{Room, max_payload};
 use policy::spreads_commits;
 pub(crate) use policy::{first_exponent, head_class, next_exponent, survivor_exponent};
 pub(crate) use rebuild::{Rebuilt, log_to_rebuild};

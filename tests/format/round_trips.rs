@@ -152,6 +152,7 @@ proptest! {
             frame_bytes: data + padding,
             data_bytes: data,
             record_count: count,
+            payload: false,
             seals: seals || count == 0,
             frame_index: order.0.min(order.1.max(1) - 1),
             frame_count: order.1.max(1),

@@ -50,7 +50,7 @@ impl EngineStore {
 
 impl ObjectInterface for EngineStore {
     fn create_new_collection(&mut self, collection: CollectionName) {
-        self.store().create_new_collection(collection);
+        let _ = self.store().create_new_collection(collection);
     }
 
     fn open_collection(&mut self, collection: CollectionName) -> bool {
