@@ -49,8 +49,12 @@ pub(crate) struct Loading {
 impl Default for Loading {
     fn default() -> Self {
         Self {
-            horizons: (0..ALL_PARTITIONS).map(|_| AtomicU64::new(u64::MAX)).collect(),
-            whole: (0..ALL_PARTITIONS).map(|_| AtomicBool::new(false)).collect(),
+            horizons: (0..ALL_PARTITIONS)
+                .map(|_| AtomicU64::new(u64::MAX))
+                .collect(),
+            whole: (0..ALL_PARTITIONS)
+                .map(|_| AtomicBool::new(false))
+                .collect(),
             parts: Mutex::new(HashMap::new()),
         }
     }
@@ -270,7 +274,10 @@ impl Objects {
                 if !is_last {
                     continue;
                 }
-                parts.remove(&partition).map(|(_, bytes)| bytes).unwrap_or_default()
+                parts
+                    .remove(&partition)
+                    .map(|(_, bytes)| bytes)
+                    .unwrap_or_default()
             };
             if family == COLLECTIONS {
                 self.load_collections(&whole)?;
@@ -336,10 +343,11 @@ impl Objects {
                 reader.take(used)?;
             }
             let mut checked = Ok(());
-            omap.keys.visit((Bound::Unbounded, Bound::Unbounded), &mut |_, bits| {
-                checked = OmapLocation::from_bits(bits).checked_length().map(drop);
-                checked.is_ok()
-            });
+            omap.keys
+                .visit((Bound::Unbounded, Bound::Unbounded), &mut |_, bits| {
+                    checked = OmapLocation::from_bits(bits).checked_length().map(drop);
+                    checked.is_ok()
+                });
             checked?;
             node.omap = Some(Box::new(omap));
         }
@@ -353,7 +361,9 @@ impl Objects {
             let (version, bits) = (reader.u64()?, reader.u32()?);
             let len = usize::from(reader.u16()?);
             let name = collection_name(reader.take(len)?)?;
-            self.registry.slot(&self.table, name).set(true, bits, version);
+            self.registry
+                .slot(&self.table, name)
+                .set(true, bits, version);
         }
         Ok(())
     }
@@ -370,9 +380,14 @@ impl Objects {
     }
 
     pub(super) fn is_partition_whole(&self, partition: u32) -> bool {
-        let whole = self.loading.whole.get(partition as usize);
-        whole.is_some_and(|whole| whole.load(Ordering::Relaxed))
-            && !self.loading.parts.lock().contains_key(&partition)
+        let at = partition as usize;
+        let loading = &self.loading;
+        let (Some(whole), Some(horizon)) = (loading.whole.get(at), loading.horizons.get(at)) else {
+            return false;
+        };
+        // Nothing is loaded of a partition that the root's writer did not know.
+        let is_new = horizon.load(Ordering::Relaxed) == u64::MAX;
+        (is_new || whole.load(Ordering::Relaxed)) && !loading.parts.lock().contains_key(&partition)
     }
 
     /// Bytes of one generation of images, at most.

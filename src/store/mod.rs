@@ -18,7 +18,7 @@ use crate::sync::{Arc, Mutex, SharedArc, thread};
 use crate::{Error, Result};
 
 use completions::Completions;
-use owners::Owners;
+pub(crate) use owners::Owners;
 
 pub use objects::{
     Callback, Collection, Commit, Extent, ObjectStat, ObjectStore, OmapIterator, Statfs,
@@ -186,6 +186,11 @@ impl Store {
             inner,
             threads: Mutex::new(threads),
         }
+    }
+
+    /// What a check looks at.
+    pub(crate) fn parts(&self) -> (&Log, &Owners<Objects>) {
+        (&self.inner.log, &self.inner.owners)
     }
 
     /// Stores `value` under `key`, replacing what was there. Keys have 0 to 65,536 bytes,
