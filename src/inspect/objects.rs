@@ -248,7 +248,7 @@ impl Check<'_> {
                     lost.push((Structure::Extent, at, detail, id));
                 }
             }
-            Referred::Value(key, address, _) => {
+            Referred::Value(key, address) => {
                 if let Some(place) = place(*address)
                     && on_media.values.get(&address.units()).map(Vec::as_slice)
                         != Some(&owner_key(id, key))

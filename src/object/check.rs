@@ -50,7 +50,7 @@ pub(crate) enum Referred<'a> {
     /// Blocks of an object.
     Blocks(Extent<'a>),
     /// The value of an omap key.
-    Value(&'a [u8], Address, u64),
+    Value(&'a [u8], Address),
 }
 
 /// What the objects of a space take, recomputed.
@@ -310,8 +310,7 @@ impl Objects {
                     let Some(omap) = &node.omap else { continue };
                     omap.keys.visit((Unbounded, Unbounded), &mut |key, bits| {
                         let location = OmapLocation::from_bits(bits);
-                        let units = location.length().units();
-                        call(id, &Referred::Value(key, location.address(), units));
+                        call(id, &Referred::Value(key, location.address()));
                         true
                     });
                 }

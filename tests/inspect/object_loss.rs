@@ -83,11 +83,10 @@ fn either_generation_of_images_is_enough() {
         let repaired = Arc::new(image.snapshot());
         let report = repair(&repaired);
         assert_eq!(report.errors, 0, "{}", report.lines().join("\n"));
-        for image in [image, repaired] {
-            let store = open(&image);
-            assert!(contents(&store) == before);
-            assert_eq!(store.check(true).errors, 0);
-        }
+        assert!(contents(&open(&image)) == before);
+        let store = open(&repaired);
+        assert!(contents(&store) == before);
+        assert_eq!(store.check(true).errors, 0);
     }
 }
 
