@@ -4,7 +4,8 @@ use crate::format::Seqno;
 use crate::sync::SharedArc;
 
 use super::extents::{Dropped, Extent, References, Unit};
-use super::table::{Family, Node, Omap, Shard, Space};
+use super::omap::Omap;
+use super::table::{Family, Node, Shard, Space};
 use super::{ObjectId, OmapLocation};
 
 /// What hears of payload that nobody refers to any more.
@@ -125,8 +126,7 @@ pub(crate) fn omap_of(node: &mut Node) -> &mut Omap {
 
 /// Drops an omap that says nothing.
 pub(crate) fn trim_omap(node: &mut Node) {
-    let is_nothing = |omap: &Box<Omap>| omap.keys.is_empty() && omap.header.is_none();
-    if node.omap.as_ref().is_some_and(is_nothing) {
+    if node.omap.as_ref().is_some_and(|omap| omap.is_nothing()) {
         node.omap = None;
     }
 }
@@ -139,9 +139,7 @@ pub(crate) fn omap_remove<'k>(
 ) {
     if let Some(omap) = &mut node.omap {
         for key in keys {
-            if let Some(old) = omap.keys.remove(key) {
-                gone(OmapLocation::from_bits(old));
-            }
+            omap.remove(key, gone);
         }
     }
     trim_omap(node);
