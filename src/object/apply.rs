@@ -542,7 +542,7 @@ struct Footprint {
 impl Footprint {
     fn of(node: Option<&super::table::Node>) -> Self {
         node.map_or_else(Self::default, |node| Self {
-            stored_bytes: node.extents.stored_bytes() as i64,
+            stored_bytes: node.stored_bytes as i64,
             memory_bytes: node.memory_bytes() as i64,
         })
     }

@@ -56,6 +56,7 @@ pub(crate) fn clone(
     };
     let mut node = Box::new(Node::new(space, name, version));
     node.bytes = source.bytes;
+    node.stored_bytes = source.stored_bytes;
     node.attributes = source.attributes.clone();
     node.extents = source.extents.clone();
     node.hint = source.hint;
@@ -99,7 +100,11 @@ pub(crate) fn write(
 ) -> bool {
     with_references(shard, id, unit, |node, references| {
         node.version = version;
+        let window = (extent.first, extent.end());
+        let before = stored_in(node, window);
         node.extents.replace(extent, references, dead);
+        node.stored_bytes += extent.bytes();
+        node.stored_bytes -= before;
     })
     .is_some()
 }
@@ -114,9 +119,16 @@ pub(crate) fn unmap(
 ) -> bool {
     with_references(shard, id, unit, |node, references| {
         node.version = version;
+        node.stored_bytes -= stored_in(node, blocks);
         node.extents.unmap(blocks.0, blocks.1, references, dead);
     })
     .is_some()
+}
+
+/// Bytes stored of blocks from the first to before the second.
+fn stored_in(node: &Node, blocks: (u32, u64)) -> u64 {
+    let extents = node.extents.range(blocks.0, blocks.1);
+    extents.map(|extent| extent.bytes()).sum()
 }
 
 /// The omap of a node, made if there is none.

@@ -281,7 +281,8 @@ impl Objects {
         let space = node.space.clone();
         let usage = &space.usage;
         Usage::add(&usage.objects, 1);
-        Usage::add(&usage.stored_bytes, node.extents.stored_bytes() as i64);
+        node.stored_bytes = node.extents.stored_bytes();
+        Usage::add(&usage.stored_bytes, node.stored_bytes as i64);
         Usage::add(&usage.memory_bytes, node.memory_bytes() as i64);
         let mut is_outside = false;
         if let Some(omap) = &mut node.omap {

@@ -27,6 +27,8 @@ pub(crate) struct Node {
     /// Seqno of the last change, a relocation too.
     pub(crate) version: Seqno,
     pub(crate) bytes: u64,
+    /// Bytes stored of the blocks that are mapped.
+    pub(crate) stored_bytes: u64,
     pub(crate) space: SharedArc<Space>,
     /// The sort key.
     pub(crate) name: SharedArc<[u8]>,
@@ -42,6 +44,7 @@ impl Node {
         Self {
             version,
             bytes: 0,
+            stored_bytes: 0,
             space,
             name,
             attributes: Attributes::default(),

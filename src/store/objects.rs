@@ -363,7 +363,7 @@ impl ObjectStore {
     pub fn stat(&self, collection: &Collection, object: &ObjectName) -> Result<ObjectStat> {
         self.with_node(collection, object, |_, node| ObjectStat {
             size: node.bytes,
-            stored_bytes: node.extents.stored_bytes(),
+            stored_bytes: node.stored_bytes,
             block_bytes: 4096,
         })
     }
