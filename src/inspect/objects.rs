@@ -248,15 +248,16 @@ impl Check<'_> {
                     lost.push((Structure::Extent, at, detail, id));
                 }
             }
-            Referred::Value(key, address) => {
-                if let Some(place) = place(*address)
-                    && on_media.values.get(&address.units()).map(Vec::as_slice)
-                        != Some(&owner_key(id, key))
+            Referred::Value(value, address) => {
+                // Parts of which no place is known are told by the nodes themselves.
+                let Some(address) = *address else { return };
+                if let Some(place) = place(address)
+                    && on_media.values.get(&address.units()) != Some(&value.encode())
                 {
                     hurt.insert(place);
-                    let key = Key(key.to_vec());
+                    let key = Key(value.key.to_vec());
                     let detail = format!("the value of key \"{key}\" is lost of");
-                    lost.push((Structure::OmapValue, *address, detail, id));
+                    lost.push((Structure::OmapValue, address, detail, id));
                 }
             }
         });
@@ -318,11 +319,6 @@ impl Check<'_> {
             self.report.error(Structure::Stray, offset, detail);
         }
     }
-}
-
-/// The key of an omap value's record.
-fn owner_key(id: ObjectId, key: &[u8]) -> Vec<u8> {
-    crate::object::omap_record_key(id, key)
 }
 
 fn blocks_named(first: u32, last: u32) -> String {

@@ -1,12 +1,12 @@
 //! Damage that only the inside can plant: wrong counts, and records that nobody knows of.
 
+use crate::Options;
 use crate::device::SimulatedDevice;
 use crate::format::{COMMIT_STREAM, Kind, RecordFields, content_hash, record_length};
 use crate::log::{NewRecord, Purpose};
-use crate::object::{ObjectId, omap_record_key};
+use crate::object::{CollectionName, ObjectId, ObjectName, OmapRecord, Transaction};
 use crate::store::ObjectStore;
 use crate::sync::{Ordering, SharedArc};
-use crate::{CollectionName, ObjectName, Options, Transaction};
 
 use super::report::Structure;
 
@@ -101,7 +101,7 @@ fn a_name_that_leads_elsewhere_is_found() {
 /// Appends an omap value behind the objects' back.
 fn append_stray(store: &ObjectStore, id: ObjectId) {
     let (log, _) = store.store().parts();
-    let (key, value) = (omap_record_key(id, b"stray"), [7; 50]);
+    let (key, value) = (OmapRecord::whole(id, b"stray").encode(), [7; 50]);
     let unit = log.geometry().unit_bytes;
     let record = NewRecord {
         fields: RecordFields {

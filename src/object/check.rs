@@ -11,7 +11,8 @@ use crate::log::Log;
 use crate::sync::{AtomicI64, Ordering, SharedArc};
 
 use super::extents::{BLOCK_BYTES, Extent, References};
-use super::records::{Operation, decode_operation, split_omap_key};
+use super::omap::Omap;
+use super::records::{OmapRecord, Operation, decode_operation};
 use super::replay::collection_name;
 use super::table::{Family, Node, SHARDS, Space, Table};
 use super::{ObjectId, ObjectName, Objects, OmapLocation, SpaceId};
@@ -49,8 +50,8 @@ pub(crate) struct Standing {
 pub(crate) enum Referred<'a> {
     /// Blocks of an object.
     Blocks(Extent<'a>),
-    /// The value of an omap key.
-    Value(&'a [u8], Address),
+    /// The value of an omap key, or a part of it; no address if it is not known.
+    Value(OmapRecord<'a>, Option<Address>),
 }
 
 /// What the objects of a space take, recomputed.
@@ -123,23 +124,58 @@ impl Objects {
                 let detail = format!("{} has data behind its end", name_of(node));
                 wrong(Wrong::Place, detail);
             }
+            let stored_bytes = node.extents.stored_bytes();
             let mut omap_bytes = 0;
-            each_value(node, &mut |_, location| {
-                let bytes = log.record_bytes(location.length());
-                if log.table().locate(location.address()).is_none() {
-                    let detail = format!("{} has an omap value outside the store", name_of(node));
-                    wrong(Wrong::Place, detail);
-                }
-                live(location.address(), bytes);
-                omap_bytes += bytes as i64;
-            });
+            if let Some(omap) = &node.omap {
+                omap_bytes = self.check_omap(log, node, omap, live, wrong);
+            }
+            let kept = node.omap.as_ref().map_or(0, |omap| omap.record_bytes);
+            if node.stored_bytes != stored_bytes || kept != omap_bytes {
+                let detail = format!(
+                    "bytes of {}: {} and {kept} are counted, {stored_bytes} and {omap_bytes} there",
+                    name_of(node),
+                    node.stored_bytes
+                );
+                wrong(Wrong::Statistics, detail);
+            }
             let sums = sums.entry(node.space.id).or_default();
             sums.objects += 1;
-            sums.stored_bytes += node.extents.stored_bytes() as i64;
-            sums.omap_bytes += omap_bytes;
+            sums.stored_bytes += stored_bytes as i64;
+            sums.omap_bytes += omap_bytes as i64;
             // The members of a family are in one space.
             sums.allocated_bytes += std::mem::take(&mut allocated);
         }
+    }
+
+    /// Returns the bytes of its records.
+    fn check_omap(
+        &self,
+        log: &Log,
+        node: &Node,
+        omap: &Omap,
+        live: &mut dyn FnMut(Address, u64),
+        wrong: &mut dyn FnMut(Wrong, String),
+    ) -> u64 {
+        let mut total = 0;
+        omap.visit_locations(&mut |location| {
+            let bytes = log.record_bytes(location.length());
+            if log.table().locate(location.address()).is_none() {
+                let detail = format!("{} has an omap value outside the store", name_of(node));
+                wrong(Wrong::Place, detail);
+            }
+            live(location.address(), bytes);
+            total += bytes;
+        });
+        let all = omap.parts.iter().flat_map(|all| all.iter());
+        for (key, parts) in all {
+            let is_whole = parts.iter().all(|location| location.is_some());
+            if !is_whole || omap.keys.get(key).is_none() {
+                let key = key.escape_ascii();
+                let detail = format!("{}: omap key \"{key}\" lacks a part", name_of(node));
+                wrong(Wrong::Place, detail);
+            }
+        }
+        total
     }
 
     fn check_space(
@@ -209,17 +245,21 @@ impl Objects {
                 }
             }
             Kind::OmapValue => {
-                let (id, key) = split_omap_key(record.key)?;
-                self.compare_version(id, seqno, &mut standing);
-                let shard = self.table.read(id.family);
-                let omap = shard.get(id).and_then(|node| node.omap.as_ref());
-                let found = omap
-                    .and_then(|omap| omap.keys.get(key))
-                    .map(OmapLocation::from_bits);
-                if let Some(found) = found.filter(|found| found.address() == at) {
+                let value = OmapRecord::decode(record.key)?;
+                self.compare_version(value.id, seqno, &mut standing);
+                let shard = self.table.read(value.id.family);
+                let omap = shard.get(value.id).and_then(|node| node.omap.as_ref());
+                let (first, further) = omap.and_then(|omap| omap.get(value.key)).unzip();
+                let found = match usize::from(value.part).checked_sub(1) {
+                    None => first,
+                    Some(number) => further.and_then(|parts| parts.get(number).copied()),
+                };
+                let is_here = |found: &OmapLocation| found.is_some() && found.address() == at;
+                if let Some(found) = found.filter(is_here) {
                     standing.live_bytes = log.record_bytes(found.length());
-                    if found.length() != record.length {
-                        standing.disagree.push(id);
+                    let count = further.map_or(0, <[OmapLocation]>::len) + 1;
+                    if found.length() != record.length || count != usize::from(value.parts) {
+                        standing.disagree.push(value.id);
                     }
                 }
             }
@@ -307,12 +347,12 @@ impl Objects {
                     for extent in node.extents.iter() {
                         call(id, &Referred::Blocks(extent));
                     }
-                    let Some(omap) = &node.omap else { continue };
-                    omap.keys.visit((Unbounded, Unbounded), &mut |key, bits| {
-                        let location = OmapLocation::from_bits(bits);
-                        call(id, &Referred::Value(key, location.address()));
-                        true
-                    });
+                    if let Some(omap) = &node.omap {
+                        each_value(id, omap, &mut |value, location| {
+                            let address = location.is_some().then(|| location.address());
+                            call(id, &Referred::Value(value, address));
+                        });
+                    }
                 }
             }
         }
@@ -371,13 +411,27 @@ impl Objects {
     }
 }
 
-fn each_value(node: &Node, call: &mut dyn FnMut(&[u8], OmapLocation)) {
-    if let Some(omap) = &node.omap {
-        omap.keys.visit((Unbounded, Unbounded), &mut |key, bits| {
-            call(key, OmapLocation::from_bits(bits));
-            true
-        });
-    }
+/// Calls for every value and part of one.
+pub(super) fn each_value(
+    id: ObjectId,
+    omap: &Omap,
+    call: &mut dyn FnMut(OmapRecord<'_>, OmapLocation),
+) {
+    omap.keys.visit((Unbounded, Unbounded), &mut |key, bits| {
+        let further = omap.parts_of(key);
+        let first = [OmapLocation::from_bits(bits)];
+        let parts = further.len() as u16 + 1;
+        for (part, location) in (0..).zip(first.iter().chain(further)) {
+            let value = OmapRecord {
+                id,
+                part,
+                parts,
+                key,
+            };
+            call(value, *location);
+        }
+        true
+    });
 }
 
 /// The name of an object for people.

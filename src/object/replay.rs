@@ -4,12 +4,7 @@
 //! done its work. One whose node is not there concerns an object that was removed. Counts
 //! of shared payload, live bytes, names and statistics are derived when all is replayed.
 
-use std::collections::BTreeMap;
-use std::ops::Bound::{Excluded, Included, Unbounded};
-
-use crate::format::{
-    COMMIT_STREAM, ExtentRecord, Invalid, Kind, Record, Seqno,
-};
+use crate::format::{COMMIT_STREAM, ExtentRecord, Invalid, Kind, Record, Seqno};
 use crate::log::{self, Lane, Log, Position};
 use crate::sync::SharedArc;
 use crate::{Error, Result};
@@ -17,8 +12,8 @@ use crate::{Error, Result};
 use super::attributes::{Attributes, Packed};
 use super::change;
 use super::extents::{Dropped, Extent, References};
-use super::records::{Operation, PackedKeys, decode_operation, split_omap_key};
-use super::table::{Family, Node, SHARDS, Shard, Space, Table, Usage};
+use super::records::{OmapRecord, Operation, PackedKeys, decode_operation};
+use super::table::{Family, Node, SHARDS, Shard, Table, Usage};
 use super::{CollectionName, ObjectId, Objects, OmapLocation, split_stored_name, tail_sectors};
 
 /// What replay drops is not counted: live bytes are derived afterwards.
@@ -41,30 +36,33 @@ impl Objects {
                 let extent = ExtentRecord::decode(record.key, record.value).map_err(corrupt)?;
                 self.table.saw_family(extent.family);
                 if self.concerns(extent.family, position.seqno, lane) {
-                    self.replay_extent(log, &extent, position).map_err(corrupt)?;
+                    self.replay_extent(&extent, position).map_err(corrupt)?;
                 }
             }
             Kind::OmapValue => {
-                let (id, key) = split_omap_key(record.key).map_err(corrupt)?;
-                self.table.saw_family(id.family);
-                if self.concerns(id.family, position.seqno, lane) {
+                let value = OmapRecord::decode(record.key).map_err(corrupt)?;
+                self.table.saw_family(value.id.family);
+                if self.concerns(value.id.family, position.seqno, lane) {
                     let location = OmapLocation::new(position.address, record.length);
-                    let mut shard = self.table.write(id.family);
-                    if let Some(node) = newer(&mut shard, id, position.seqno) {
-                        change::omap_of(node).keys.insert(key, location.bits());
+                    let mut shard = self.table.write(value.id.family);
+                    if let Some(node) = newer(&mut shard, value.id, position.seqno) {
+                        change::omap_of(node).set(&value, location, &mut |_| {});
                     }
                 }
             }
             Kind::Object => {
-                let (id, operation) = decode_operation(record.key, record.value).map_err(corrupt)?;
+                let (id, operation) =
+                    decode_operation(record.key, record.value).map_err(corrupt)?;
                 if operation.is_of_collection() {
                     if lane.has(0) {
-                        self.replay_collection(operation, position.seqno).map_err(corrupt)?;
+                        self.replay_collection(operation, position.seqno)
+                            .map_err(corrupt)?;
                     }
                 } else {
                     self.table.saw_family(id.family);
                     if self.concerns(id.family, position.seqno, lane) {
-                        self.replay_operation(id, operation, position.seqno).map_err(corrupt)?;
+                        self.replay_operation(id, operation, position.seqno)
+                            .map_err(corrupt)?;
                     }
                 }
             }
@@ -81,7 +79,6 @@ impl Objects {
 
     fn replay_extent(
         &self,
-        log: &Log,
         extent: &ExtentRecord<'_>,
         position: Position,
     ) -> std::result::Result<(), Invalid> {
@@ -92,7 +89,6 @@ impl Objects {
         } else {
             log::first_exponent()
         };
-        let _ = log;
         let mut shard = self.table.write(extent.family);
         let mut references = References::new(self.unit);
         for member in std::iter::once(extent.member).chain(extent.extra_members.iter()) {
@@ -121,7 +117,8 @@ impl Objects {
         seqno: Seqno,
     ) -> std::result::Result<(), Invalid> {
         let named = |name: &[u8]| {
-            let (space, key) = split_stored_name(name).ok_or(Invalid::Field("name of an object"))?;
+            let (space, key) =
+                split_stored_name(name).ok_or(Invalid::Field("name of an object"))?;
             Ok((self.table.space(space), SharedArc::<[u8]>::from(key)))
         };
         let mut shard = self.table.write(id.family);
@@ -165,8 +162,16 @@ impl Objects {
                 let changes = Packed::new(packed).map(|(name, value)| (name, Some(value)));
                 node.attributes.change(changes);
             }
+            Operation::ExtendAttribute { packed } => node.attributes.extend(packed),
+            Operation::ExtendOmapHeader { header } => {
+                let omap = change::omap_of(node);
+                let mut whole = omap.header.take().unwrap_or_default().into_vec();
+                whole.extend_from_slice(header);
+                omap.header = Some(whole.into());
+            }
             Operation::RemoveAttributes { packed } => {
-                node.attributes.change(Packed::new(packed).map(|(name, _)| (name, None)));
+                node.attributes
+                    .change(Packed::new(packed).map(|(name, _)| (name, None)));
             }
             Operation::ClearAttributes => node.attributes = Attributes::default(),
             Operation::OmapRemove { packed } => {
@@ -174,7 +179,7 @@ impl Objects {
             }
             Operation::OmapRemoveRange { first, last } => {
                 if let Some(omap) = &mut node.omap {
-                    omap.keys.remove_range(Included(first), Excluded(last));
+                    omap.remove_range(first, last);
                 }
                 change::trim_omap(node);
             }
@@ -232,7 +237,10 @@ impl Objects {
     }
 
     fn finish_family(&self, log: &Log, shard: &mut Shard, family: u64) -> Result<()> {
-        let outside = |why| Error::Corrupt { offset: 0, why: Invalid::Field(why) };
+        let outside = |why| Error::Corrupt {
+            offset: 0,
+            why: Invalid::Field(why),
+        };
         let Some(found) = shard.families.get_mut(&family) else {
             return Ok(());
         };
@@ -258,7 +266,7 @@ impl Objects {
             return Err(outside("address of an extent"));
         }
         let mut is_first = true;
-        for (member, node) in found.members() {
+        for (member, node) in found.members_mut() {
             let id = ObjectId { family, member };
             let usage = &node.space.usage;
             if is_first {
@@ -271,28 +279,36 @@ impl Objects {
         Ok(())
     }
 
-    fn finish_node(&self, log: &Log, id: ObjectId, node: &Node) -> Result<()> {
-        let usage = &node.space.usage;
+    fn finish_node(&self, log: &Log, id: ObjectId, node: &mut Node) -> Result<()> {
+        let space = node.space.clone();
+        let usage = &space.usage;
         Usage::add(&usage.objects, 1);
-        Usage::add(&usage.stored_bytes, node.extents.stored_bytes() as i64);
+        node.stored_bytes = node.extents.stored_bytes();
+        Usage::add(&usage.stored_bytes, node.stored_bytes as i64);
         Usage::add(&usage.memory_bytes, node.memory_bytes() as i64);
         let mut is_outside = false;
-        if let Some(omap) = &node.omap {
+        if let Some(omap) = &mut node.omap {
             let mut total = 0;
-            omap.keys.visit((Unbounded, Unbounded), &mut |_, bits| {
-                let location = OmapLocation::from_bits(bits);
+            omap.visit_locations(&mut |location| {
                 is_outside |= log.table().locate(location.address()).is_none();
                 let bytes = log.record_bytes(location.length()) as i64;
                 log.table().add_live(location.address(), bytes);
                 total += bytes;
-                !is_outside
             });
             Usage::add(&usage.omap_bytes, total);
+            omap.record_bytes = total as u64;
         }
         let before = node.space.names.write().insert(node.name.clone(), id);
         if is_outside || before.is_some() {
-            let why = if is_outside { "address of an omap value" } else { "two objects of one name" };
-            return Err(Error::Corrupt { offset: 0, why: Invalid::Field(why) });
+            let why = if is_outside {
+                "address of an omap value"
+            } else {
+                "two objects of one name"
+            };
+            return Err(Error::Corrupt {
+                offset: 0,
+                why: Invalid::Field(why),
+            });
         }
         Ok(())
     }
@@ -313,5 +329,3 @@ pub(super) fn collection_name(name: &[u8]) -> std::result::Result<CollectionName
     text.and_then(|text| text.parse().ok())
         .ok_or(Invalid::Field("name of a collection"))
 }
-
-const _: fn(&BTreeMap<u32, SharedArc<Space>>) = |_| {};

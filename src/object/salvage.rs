@@ -5,18 +5,15 @@
 //! out and said.
 
 use std::collections::HashMap;
-use std::ops::Bound::Unbounded;
 
 use crate::format::{Address, ExtentRecord, Invalid, Kind, Record, Seqno};
 use crate::sync::SharedArc;
 
 use super::change;
 use super::extents::References;
-use super::records::{Operation, decode_operation, split_omap_key};
+use super::records::{OmapRecord, Operation, decode_operation};
 use super::table::SHARDS;
-use super::{
-    CollectionName, ObjectId, ObjectName, Objects, OmapLocation, SpaceId, split_stored_name,
-};
+use super::{CollectionName, ObjectId, ObjectName, Objects, SpaceId, split_stored_name};
 
 /// Whom a record of the object layer concerns.
 #[derive(Debug, Default)]
@@ -42,7 +39,7 @@ impl Concerned {
                 concerned.ids = members.map(|member| ObjectId { family, member }).collect();
                 concerned.data_bytes = extent.payload_bytes.into();
             }
-            Kind::OmapValue => concerned.ids.push(split_omap_key(record.key)?.0),
+            Kind::OmapValue => concerned.ids.push(OmapRecord::decode(record.key)?.id),
             _ => {
                 let (id, operation) = decode_operation(record.key, record.value)?;
                 if operation.is_of_collection() {
@@ -133,15 +130,16 @@ impl Objects {
                         ));
                     }
                     let Some(omap) = &mut node.omap else { continue };
+                    let id = ObjectId { family: 0, member };
                     let mut keys = Vec::new();
-                    omap.keys.visit((Unbounded, Unbounded), &mut |key, bits| {
-                        if is_lost(OmapLocation::from_bits(bits).address()) {
-                            keys.push(key.to_vec());
+                    super::check::each_value(id, omap, &mut |value, location| {
+                        if !location.is_some() || is_lost(location.address()) {
+                            keys.push(value.key.to_vec());
                         }
-                        true
                     });
+                    keys.dedup();
                     for key in keys {
-                        omap.keys.remove(&key);
+                        omap.remove(&key, &mut |_| {});
                         let key = key.escape_ascii();
                         lines.push(format!("{name}: the omap key \"{key}\""));
                     }

@@ -8,13 +8,13 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 
 use crate::format::Seqno;
-use crate::index::OrderedMap;
 use crate::sync::{
     AtomicI64, AtomicU64, Ordering, RwLock, RwLockReadGuard, RwLockWriteGuard, SharedArc,
 };
 
 use super::attributes::Attributes;
 use super::extents::{ExtentMap, References, Unit};
+use super::omap::Omap;
 use super::{ObjectId, SpaceId};
 
 /// Shards of nodes, and checkpoint partitions of shards.
@@ -22,19 +22,13 @@ pub(crate) const SHARDS: usize = 256;
 pub(crate) const PARTITIONS: u32 = 64;
 pub(crate) const SHARDS_A_PARTITION: usize = SHARDS / PARTITIONS as usize;
 
-/// The omap of a node.
-#[derive(Default)]
-pub(crate) struct Omap {
-    /// Where the value of each key is.
-    pub(crate) keys: OrderedMap,
-    pub(crate) header: Option<Box<[u8]>>,
-}
-
 /// One object.
 pub(crate) struct Node {
     /// Seqno of the last change, a relocation too.
     pub(crate) version: Seqno,
     pub(crate) bytes: u64,
+    /// Bytes stored of the blocks that are mapped.
+    pub(crate) stored_bytes: u64,
     pub(crate) space: SharedArc<Space>,
     /// The sort key.
     pub(crate) name: SharedArc<[u8]>,
@@ -50,6 +44,7 @@ impl Node {
         Self {
             version,
             bytes: 0,
+            stored_bytes: 0,
             space,
             name,
             attributes: Attributes::default(),
@@ -64,10 +59,7 @@ impl Node {
         // The node's own box, a slot in the shard's table at its load, an entry of the
         // space's map, the name with its counts.
         const FIXED: u64 = (size_of::<Node>() + 40 + 48 + 16) as u64;
-        let omap = self.omap.as_ref().map_or(0, |omap| {
-            let header = omap.header.as_ref().map_or(0, |header| header.len() as u64);
-            size_of::<Omap>() as u64 + omap.keys.memory_bytes() as u64 + header
-        });
+        let omap = self.omap.as_ref().map_or(0, |omap| omap.memory_bytes());
         FIXED
             + self.name.len() as u64
             + self.attributes.memory_bytes()
@@ -105,8 +97,21 @@ impl Family {
             Self::One(member, node) => (Some((*member, &**node)), None),
             Self::Many(members) => (None, Some(members.nodes.iter())),
         };
+        one.into_iter().chain(
+            many.into_iter()
+                .flatten()
+                .map(|(member, node)| (*member, &**node)),
+        )
+    }
+
+    pub(crate) fn members_mut(&mut self) -> impl Iterator<Item = (u32, &mut Node)> {
+        let (one, many) = match self {
+            Self::One(member, node) => (Some((*member, &mut **node)), None),
+            Self::Many(members) => (None, Some(members.nodes.iter_mut())),
+        };
+        let many = many.into_iter().flatten();
         one.into_iter()
-            .chain(many.into_iter().flatten().map(|(member, node)| (*member, &**node)))
+            .chain(many.map(|(member, node)| (*member, &mut **node)))
     }
 
     /// A member to change, with the family's counts of shared payload.
@@ -132,10 +137,7 @@ impl Shard {
         self.families.get(&id.family)?.get(id.member)
     }
 
-    pub(crate) fn get_mut(
-        &mut self,
-        id: ObjectId,
-    ) -> Option<(&mut Node, Option<&mut References>)> {
+    pub(crate) fn get_mut(&mut self, id: ObjectId) -> Option<(&mut Node, Option<&mut References>)> {
         self.families.get_mut(&id.family)?.get_mut(id.member)
     }
 
@@ -162,7 +164,8 @@ impl Shard {
                 references: References::new(unit),
                 next: member.checked_add(1),
             };
-            self.families.insert(family, Family::Many(Box::new(members)));
+            self.families
+                .insert(family, Family::Many(Box::new(members)));
         }
         match self.families.get_mut(&family) {
             Some(Family::Many(members)) => Some(members),
@@ -315,7 +318,8 @@ impl Table {
 
     /// Families up to this one have been used, as replay or an image says.
     pub(crate) fn saw_family(&self, family: u64) {
-        self.next_family.fetch_max(family.saturating_add(1), Ordering::Relaxed);
+        self.next_family
+            .fetch_max(family.saturating_add(1), Ordering::Relaxed);
     }
 
     /// The space of an id, which is made when it is new.

@@ -21,7 +21,7 @@ use completions::Completions;
 pub(crate) use owners::Owners;
 
 pub use objects::{
-    Callback, Collection, Commit, Extent, ObjectStat, ObjectStore, OmapIterator, Statfs,
+    Callback, Collection, Commit, Entries, Extent, ObjectStat, ObjectStore, OmapIterator, Statfs,
 };
 pub use options::{Durability, Options};
 pub use stats::{ClassStats, SegmentCounts, Stats, Written};
@@ -276,6 +276,7 @@ impl Store {
     /// that need more get `NoSpace`.
     pub fn set_memory_limit(&self, bytes: Option<u64>) {
         self.inner.owners.kv.set_memory_limit(bytes);
+        self.inner.owners.objects.set_memory_limit(bytes);
     }
 
     /// Stops in order: the next open replays nothing.

@@ -18,6 +18,9 @@ use super::Store;
 
 pub use super::completions::Callback;
 
+/// Names or keys, and values, in order.
+pub type Entries = BTreeMap<Vec<u8>, Vec<u8>>;
+
 /// Bytes accepted and not yet written beyond which a call waits.
 const UNWRITTEN_BYTES_MAX: u64 = 64 << 20;
 /// Omap entries an iterator reads at first, and at most, at a time.
@@ -184,7 +187,10 @@ impl ObjectStore {
     /// # Errors
     /// `NoEntry` without the collection.
     pub fn collection_empty(&self, collection: &Collection) -> Result<bool> {
-        Ok(self.collection_list(collection, &ObjectName::min(), &ObjectName::max(), 1)?.objects.is_empty())
+        Ok(self
+            .collection_list(collection, &ObjectName::min(), &ObjectName::max(), 1)?
+            .objects
+            .is_empty())
     }
 
     /// Low bits of the hash that the objects of a collection share.
@@ -228,7 +234,9 @@ impl ObjectStore {
         on_commit: Option<Callback>,
     ) -> Result<()> {
         self.submit(collection, transactions, on_applied, on_commit)?;
-        self.inner().log.throttle(UNWRITTEN_BYTES_MAX)
+        // It has been applied, so a device that failed meanwhile is told by the callback.
+        let _ = self.inner().log.throttle(UNWRITTEN_BYTES_MAX);
+        Ok(())
     }
 
     /// Applies transactions as one and returns when they survive power loss.
@@ -248,7 +256,11 @@ impl ObjectStore {
     ///
     /// # Errors
     /// As for [`ObjectStore::queue_transactions`].
-    pub fn commit(&self, collection: &Collection, transactions: &[Transaction<'_>]) -> Result<Commit> {
+    pub fn commit(
+        &self,
+        collection: &Collection,
+        transactions: &[Transaction<'_>],
+    ) -> Result<Commit> {
         let state = Arc::new(Mutex::new(CommitState::default()));
         let shared = state.clone();
         let on_commit: Callback = Box::new(move |result| {
@@ -363,7 +375,7 @@ impl ObjectStore {
     pub fn stat(&self, collection: &Collection, object: &ObjectName) -> Result<ObjectStat> {
         self.with_node(collection, object, |_, node| ObjectStat {
             size: node.bytes,
-            stored_bytes: node.extents.stored_bytes(),
+            stored_bytes: node.stored_bytes,
             block_bytes: 4096,
         })
     }
@@ -384,7 +396,8 @@ impl ObjectStore {
         let len = if offset == 0 && len == 0 { bytes } else { len };
         let end = offset.saturating_add(len).min(bytes);
         let mut data = vec![0; end.saturating_sub(offset) as usize];
-        self.objects().read_node(&self.inner().log, id, offset, &mut data)?;
+        self.objects()
+            .read_node(&self.inner().log, id, offset, &mut data)?;
         Ok(data)
     }
 
@@ -401,7 +414,8 @@ impl ObjectStore {
     ) -> Result<usize> {
         let (id, bytes) = self.with_node(collection, object, |id, node| (id, node.bytes))?;
         let len = bytes.saturating_sub(offset).min(into.len() as u64) as usize;
-        self.objects().read_node(&self.inner().log, id, offset, &mut into[..len])?;
+        self.objects()
+            .read_node(&self.inner().log, id, offset, &mut into[..len])?;
         Ok(len)
     }
 
@@ -433,7 +447,8 @@ impl ObjectStore {
                 count += 1;
             }
             let mut data = vec![0; (end - start) as usize];
-            self.objects().read_node(&self.inner().log, id, start, &mut data)?;
+            self.objects()
+                .read_node(&self.inner().log, id, start, &mut data)?;
             for range in &ranges[at..at + count] {
                 let from = range.offset.clamp(start, end) - start;
                 let to = range.offset.saturating_add(range.len).clamp(start, end) - start;
@@ -482,7 +497,12 @@ impl ObjectStore {
     ///
     /// # Errors
     /// `NoEntry` without the object, `NoAttribute`.
-    pub fn getattr(&self, collection: &Collection, object: &ObjectName, name: &[u8]) -> Result<Vec<u8>> {
+    pub fn getattr(
+        &self,
+        collection: &Collection,
+        object: &ObjectName,
+        name: &[u8],
+    ) -> Result<Vec<u8>> {
         self.with_node(collection, object, |_, node| {
             node.attributes.get(name).map(<[u8]>::to_vec)
         })?
@@ -493,14 +513,12 @@ impl ObjectStore {
     ///
     /// # Errors
     /// `NoEntry`.
-    pub fn getattrs(
-        &self,
-        collection: &Collection,
-        object: &ObjectName,
-    ) -> Result<BTreeMap<Vec<u8>, Vec<u8>>> {
+    pub fn getattrs(&self, collection: &Collection, object: &ObjectName) -> Result<Entries> {
         self.with_node(collection, object, |_, node| {
             let pairs = node.attributes.iter();
-            pairs.map(|(name, value)| (name.to_vec(), value.to_vec())).collect()
+            pairs
+                .map(|(name, value)| (name.to_vec(), value.to_vec()))
+                .collect()
         })
     }
 
@@ -514,7 +532,7 @@ impl ObjectStore {
         &self,
         collection: &Collection,
         object: &ObjectName,
-    ) -> Result<(Vec<u8>, BTreeMap<Vec<u8>, Vec<u8>>)> {
+    ) -> Result<(Vec<u8>, Entries)> {
         let header = self.omap_get_header(collection, object)?;
         let id = Self::id(collection, object)?;
         let entries = self.objects().read_omap(&self.inner().log, id)?;
@@ -536,15 +554,20 @@ impl ObjectStore {
     ///
     /// # Errors
     /// `NoEntry`.
-    pub fn omap_get_keys(&self, collection: &Collection, object: &ObjectName) -> Result<Vec<Vec<u8>>> {
+    pub fn omap_get_keys(
+        &self,
+        collection: &Collection,
+        object: &ObjectName,
+    ) -> Result<Vec<Vec<u8>>> {
         self.with_node(collection, object, |_, node| {
             let mut keys = Vec::new();
             if let Some(omap) = &node.omap {
                 keys.reserve(omap.keys.len());
-                omap.keys.visit((Bound::Unbounded, Bound::Unbounded), &mut |key, _| {
-                    keys.push(key.to_vec());
-                    true
-                });
+                omap.keys
+                    .visit((Bound::Unbounded, Bound::Unbounded), &mut |key, _| {
+                        keys.push(key.to_vec());
+                        true
+                    });
             }
             keys
         })
@@ -559,9 +582,11 @@ impl ObjectStore {
         collection: &Collection,
         object: &ObjectName,
         keys: impl IntoIterator<Item = &'k [u8]>,
-    ) -> Result<BTreeMap<Vec<u8>, Vec<u8>>> {
+    ) -> Result<Entries> {
         let id = Self::id(collection, object)?;
-        let found = self.objects().read_omap_keys(&self.inner().log, id, keys.into_iter())?;
+        let found = self
+            .objects()
+            .read_omap_keys(&self.inner().log, id, keys.into_iter())?;
         Ok(found.into_iter().collect())
     }
 
@@ -577,27 +602,32 @@ impl ObjectStore {
     ) -> Result<Vec<Vec<u8>>> {
         let keys: Vec<&[u8]> = keys.into_iter().collect();
         self.with_node(collection, object, |_, node| {
-            let has = |key: &&&[u8]| node.omap.as_ref().is_some_and(|omap| omap.keys.get(key).is_some());
+            let has = |key: &&&[u8]| {
+                node.omap
+                    .as_ref()
+                    .is_some_and(|omap| omap.keys.get(key).is_some())
+            };
             keys.iter().filter(has).map(|key| key.to_vec()).collect()
         })
     }
 
-    /// An iterator over the entries of an omap, at the first.
+    /// An iterator over the entries of an omap; it is at none before it is told where to go.
     ///
     /// # Errors
     /// `NoEntry`.
-    pub fn omap_iterator(&self, collection: &Collection, object: &ObjectName) -> Result<OmapIterator<'_>> {
+    pub fn omap_iterator(
+        &self,
+        collection: &Collection,
+        object: &ObjectName,
+    ) -> Result<OmapIterator<'_>> {
         let id = self.with_node(collection, object, |id, _| id)?;
-        let mut iterator = OmapIterator {
+        Ok(OmapIterator {
             store: self,
             id,
             entries: VecDeque::new(),
-            is_fresh: false,
             at_once: PREFETCH_FIRST,
             status: Ok(()),
-        };
-        iterator.seek_to_first();
-        Ok(iterator)
+        })
     }
 
     // Space.
@@ -619,6 +649,7 @@ impl ObjectStore {
         let capacity = log.geometry().capacity;
         let total = capacity / 100 * OFFERED_PERCENT;
         let live = log.table().live_total();
+        let live = live.saturating_sub(self.objects().buried_bytes());
         let mut statfs = Statfs {
             total,
             available: total.saturating_sub(live),
@@ -629,7 +660,8 @@ impl ObjectStore {
             if pool.is_some() && space.id.pool() != pool {
                 continue;
             }
-            let read = |counter: &crate::sync::AtomicI64| counter.load(Ordering::Relaxed).max(0) as u64;
+            let read =
+                |counter: &crate::sync::AtomicI64| counter.load(Ordering::Relaxed).max(0) as u64;
             statfs.objects += read(&space.usage.objects);
             statfs.allocated += read(&space.usage.allocated_bytes);
             statfs.data_stored += read(&space.usage.stored_bytes);
@@ -658,7 +690,6 @@ pub struct OmapIterator<'a> {
     id: ObjectId,
     /// The present entry and those read ahead.
     entries: VecDeque<(Vec<u8>, Vec<u8>)>,
-    is_fresh: bool,
     at_once: usize,
     status: Result<()>,
 }
@@ -682,7 +713,6 @@ impl OmapIterator<'_> {
     fn seek(&mut self, bound: Bound<&[u8]>) {
         self.status = Ok(());
         self.at_once = PREFETCH_FIRST;
-        self.is_fresh = true;
         self.fill(bound);
     }
 
@@ -734,7 +764,10 @@ impl OmapIterator<'_> {
     /// # Errors
     /// `Io`, `Corrupt`.
     pub fn status(&self) -> std::result::Result<(), &Error> {
-        self.status.as_ref().map(|()| ())
+        match &self.status {
+            Ok(()) => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 }
 
