@@ -39,6 +39,7 @@ pub use op::{
 pub use transaction::Transaction;
 
 pub(crate) use plan::plan;
+pub(crate) use read::Seen;
 pub(crate) use registry::{Registry, Slot};
 pub(crate) use table::{Node, Space, Table};
 

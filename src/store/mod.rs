@@ -271,6 +271,7 @@ impl Store {
     /// that need more get `NoSpace`.
     pub fn set_memory_limit(&self, bytes: Option<u64>) {
         self.inner.owners.kv.set_memory_limit(bytes);
+        self.inner.owners.objects.set_memory_limit(bytes);
     }
 
     /// Stops in order: the next open replays nothing.

@@ -176,6 +176,11 @@ impl Workload {
     }
 
     fn value(&mut self) -> Vec<u8> {
+        if self.random.below(60) == 0 {
+            // In several records.
+            let len = 60_000 + self.random.below(90_000);
+            return self.random.bytes(len as usize);
+        }
         let max = match self.random.below(12) {
             0 => 1,
             1 => 12_000,
