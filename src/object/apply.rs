@@ -66,7 +66,13 @@ impl Objects {
         let is_busy = log.recent_writers() >= BUSY_WRITERS;
         let cursor = self.prepare(log, plan, &ids, is_busy)?;
         self.admit(log, plan, &ids, &cursor)?;
-        let rooms = cursor.rooms(log);
+        // What makes images larger may take no more than what stays in the log.
+        let purpose = if cursor.live_bytes(log) > 0 || self.image_growth(plan, &ids) > 0 {
+            Purpose::User
+        } else {
+            Purpose::Delete
+        };
+        let rooms = cursor.rooms(log, purpose);
         let area: u64 = if is_busy { 0 } else { cursor.record_bytes(log) };
         let mut claim: Option<Claim<'_>> = None;
         loop {
@@ -721,10 +727,8 @@ impl<'p> Cursor<'p> {
         Ok(())
     }
 
-    fn rooms(&self, log: &Log) -> Vec<Room> {
+    fn rooms(&self, log: &Log, purpose: Purpose) -> Vec<Room> {
         let mut rooms: Vec<Room> = Vec::new();
-        let is_growing = self.live_bytes(log) > 0;
-        let purpose = if is_growing { Purpose::User } else { Purpose::Delete };
         for prepared in &self.prepared {
             let bytes = log.record_bytes(prepared.length);
             let room = match rooms.iter_mut().find(|room| room.head == prepared.head) {
