@@ -25,7 +25,10 @@ mod records;
 mod registry;
 mod relocate;
 mod replay;
+mod submit;
 mod table;
+#[cfg(all(test, loom))]
+mod tests;
 mod transaction;
 
 pub use bytes::IntoBytes;
@@ -38,7 +41,6 @@ pub use op::{
 };
 pub use transaction::Transaction;
 
-pub(crate) use plan::plan;
 pub(crate) use read::Seen;
 pub(crate) use registry::{Registry, Slot};
 pub(crate) use table::{Node, Space, Table};

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker};
 
 use crate::device::Device;
 use crate::object::{
-    CollectionName, ObjectId, ObjectName, Op, Page, Seen, Slot, Transaction, listing, plan,
+    CollectionName, ObjectId, ObjectName, Page, Seen, Slot, Transaction, listing,
 };
 use crate::sync::{Arc, Mutex, Ordering, SharedArc};
 use crate::{Error, Options, Result};
@@ -274,32 +274,11 @@ impl ObjectStore {
     ) -> Result<u64> {
         let inner = self.inner();
         inner.log.check_writable()?;
-        for transaction in transactions {
-            transaction.check()?;
-        }
         let objects = self.objects();
         objects.set_other_image_bytes(crate::log::Owner::image_bytes(&inner.owners.kv));
-        let mut slots: BTreeMap<CollectionName, SharedArc<Slot>> = BTreeMap::new();
-        slots.insert(collection.slot.name, collection.slot.clone());
-        let mut creates = false;
-        for op in transactions.iter().flat_map(Transaction::ops) {
-            creates |= matches!(op, Op::CreateCollection { .. });
-            for name in op.collections().into_iter().flatten() {
-                slots
-                    .entry(name)
-                    .or_insert_with(|| objects.registry.slot(&objects.table, name));
-            }
-        }
-        if creates && !objects.is_in_use() {
-            objects.set_in_use(true);
-        }
-        // In the order of names: two transactions over the same collections never wait for
-        // each other.
-        let _order: Vec<_> = slots.values().map(|slot| slot.order.lock()).collect();
-        let mut plan = plan(objects, &inner.log, &slots, transactions)?;
-        let seqno = objects.apply(&inner.log, &mut plan)?;
-        inner.completions.add(seqno, on_applied, on_commit);
-        Ok(seqno)
+        objects.submit(&inner.log, &collection.slot, transactions, |seqno| {
+            inner.completions.add(seqno, on_applied, on_commit);
+        })
     }
 
     /// Returns when everything queued on the collection can be read, and its callbacks of
