@@ -32,7 +32,7 @@ fn store() -> (SharedArc<SimulatedDevice>, ObjectStore, ObjectId) {
 
 fn structures(store: &ObjectStore) -> Vec<Structure> {
     let report = store.check(true);
-    let mut found: Vec<_> = report
+    let found: Vec<_> = report
         .findings
         .iter()
         .map(|found| found.structure)

@@ -27,7 +27,10 @@ mod registry;
 mod relocate;
 mod replay;
 mod salvage;
+mod submit;
 mod table;
+#[cfg(all(test, loom))]
+mod tests;
 mod transaction;
 
 pub use bytes::IntoBytes;
@@ -41,7 +44,7 @@ pub use op::{
 pub use transaction::Transaction;
 
 pub(crate) use check::{Referred, Wrong};
-pub(crate) use plan::plan;
+pub(crate) use read::Seen;
 #[cfg(test)]
 pub(crate) use records::OmapRecord;
 pub(crate) use registry::{Registry, Slot};

@@ -61,6 +61,9 @@ impl Concerned {
     }
 }
 
+/// A name in its space.
+type Named = (SpaceId, SharedArc<[u8]>);
+
 impl Objects {
     /// Whether there is a node.
     pub(crate) fn has(&self, id: ObjectId) -> bool {
@@ -86,7 +89,7 @@ impl Objects {
 
     /// Takes out nodes whose name another has that was changed later; returns their names.
     pub(crate) fn salvage_names(&self) -> Vec<String> {
-        let mut owners: HashMap<(SpaceId, SharedArc<[u8]>), (Seqno, ObjectId)> = HashMap::new();
+        let mut owners: HashMap<Named, (Seqno, ObjectId)> = HashMap::new();
         let mut losers = Vec::new();
         self.each(&mut |id, node| {
             let own = (node.version, id);

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use crate::format::Seqno;
 use crate::sync::{
-    AtomicI64, AtomicU64, Ordering, RwLock, RwLockReadGuard, RwLockWriteGuard, SharedArc,
+    AtomicI64, AtomicU64, MODEL, Ordering, RwLock, RwLockReadGuard, RwLockWriteGuard, SharedArc,
 };
 
 use super::attributes::Attributes;
@@ -18,8 +18,8 @@ use super::omap::Omap;
 use super::{ObjectId, SpaceId};
 
 /// Shards of nodes, and checkpoint partitions of shards.
-pub(crate) const SHARDS: usize = 256;
-pub(crate) const PARTITIONS: u32 = 64;
+pub(crate) const SHARDS: usize = if MODEL { 2 } else { 256 };
+pub(crate) const PARTITIONS: u32 = if MODEL { 1 } else { 64 };
 pub(crate) const SHARDS_A_PARTITION: usize = SHARDS / PARTITIONS as usize;
 
 /// One object.

@@ -76,6 +76,8 @@ impl Completions {
             let committed = first.map_or(Ok(()), |seqno| log.commit_through(seqno));
             let durable = log.durable();
             waiting = self.waiting.lock();
+            // Of what was added meanwhile, too, the effects are told before the commit.
+            let applied = std::mem::take(&mut waiting.applied);
             let mut done = Vec::new();
             let is_failed = committed.is_err();
             while waiting
@@ -86,6 +88,9 @@ impl Completions {
                 done.extend(waiting.committed.pop_front());
             }
             drop(waiting);
+            for callback in applied {
+                callback(Ok(()));
+            }
             for (seqno, callback) in done {
                 callback(if seqno <= durable {
                     Ok(())

@@ -8,9 +8,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
 use crate::device::Device;
-use crate::object::{
-    CollectionName, ObjectId, ObjectName, Op, Page, Slot, Transaction, listing, plan,
-};
+use crate::object::{CollectionName, ObjectId, ObjectName, Page, Seen, Slot, Transaction, listing};
 use crate::sync::{Arc, Mutex, Ordering, SharedArc};
 use crate::{Error, Options, Result};
 
@@ -286,32 +284,11 @@ impl ObjectStore {
     ) -> Result<u64> {
         let inner = self.inner();
         inner.log.check_writable()?;
-        for transaction in transactions {
-            transaction.check()?;
-        }
         let objects = self.objects();
         objects.set_other_image_bytes(crate::log::Owner::image_bytes(&inner.owners.kv));
-        let mut slots: BTreeMap<CollectionName, SharedArc<Slot>> = BTreeMap::new();
-        slots.insert(collection.slot.name, collection.slot.clone());
-        let mut creates = false;
-        for op in transactions.iter().flat_map(Transaction::ops) {
-            creates |= matches!(op, Op::CreateCollection { .. });
-            for name in op.collections().into_iter().flatten() {
-                slots
-                    .entry(name)
-                    .or_insert_with(|| objects.registry.slot(&objects.table, name));
-            }
-        }
-        if creates && !objects.is_in_use() {
-            objects.set_in_use(true);
-        }
-        // In the order of names: two transactions over the same collections never wait for
-        // each other.
-        let _order: Vec<_> = slots.values().map(|slot| slot.order.lock()).collect();
-        let mut plan = plan(objects, &inner.log, &slots, transactions)?;
-        let seqno = objects.apply(&inner.log, &mut plan)?;
-        inner.completions.add(seqno, on_applied, on_commit);
-        Ok(seqno)
+        objects.submit(&inner.log, &collection.slot, transactions, |seqno| {
+            inner.completions.add(seqno, on_applied, on_commit);
+        })
     }
 
     /// Returns when everything queued on the collection can be read, and its callbacks of
@@ -347,12 +324,38 @@ impl ObjectStore {
         object: &ObjectName,
         call: impl Fn(ObjectId, &crate::object::Node) -> T,
     ) -> Result<T> {
+        let name = object.sort_key();
         loop {
-            let id = Self::id(collection, object)?;
-            if let Some(node) = self.objects().table.read(id.family).get(id) {
+            existing(collection)?;
+            let id = collection
+                .slot
+                .space
+                .find(&name)
+                .ok_or(Error::NoEntry("object"))?;
+            let shard = self.objects().table.read(id.family);
+            if let Some(node) = shard.get(id).filter(|node| *node.name == *name) {
                 return Ok(call(id, node));
             }
-            // It was removed since; its name is gone or leads elsewhere now.
+            // It was removed or renamed since; its name is gone or leads elsewhere now.
+        }
+    }
+
+    /// Calls with an object's id until it is the same before and after: what the call found
+    /// is not of an object that went meanwhile.
+    fn with_id<T>(
+        &self,
+        collection: &Collection,
+        object: &ObjectName,
+        mut call: impl FnMut(ObjectId) -> Result<T>,
+    ) -> Result<T> {
+        let mut id = self.with_node(collection, object, |id, _| id)?;
+        loop {
+            let found = call(id)?;
+            let now = self.with_node(collection, object, |id, _| id)?;
+            if id == now {
+                return Ok(found);
+            }
+            id = now;
         }
     }
 
@@ -392,13 +395,25 @@ impl ObjectStore {
         offset: u64,
         len: u64,
     ) -> Result<Vec<u8>> {
-        let (id, bytes) = self.with_node(collection, object, |id, node| (id, node.bytes))?;
-        let len = if offset == 0 && len == 0 { bytes } else { len };
-        let end = offset.saturating_add(len).min(bytes);
-        let mut data = vec![0; end.saturating_sub(offset) as usize];
-        self.objects()
-            .read_node(&self.inner().log, id, offset, &mut data)?;
-        Ok(data)
+        let mut data = Vec::new();
+        loop {
+            let whole = offset == 0 && len == 0;
+            let end = if whole {
+                u64::MAX
+            } else {
+                offset.saturating_add(len)
+            };
+            let seen = self.with_node(collection, object, |id, node| {
+                Seen::of(id, node, offset, end)
+            })?;
+            data.resize(end.min(seen.bytes).saturating_sub(offset) as usize, 0);
+            if self
+                .objects()
+                .read_seen(&self.inner().log, seen, offset, &mut data)?
+            {
+                return Ok(data);
+            }
+        }
     }
 
     /// As [`ObjectStore::read`], into a buffer of the caller's; returns how many bytes.
@@ -412,11 +427,19 @@ impl ObjectStore {
         offset: u64,
         into: &mut [u8],
     ) -> Result<usize> {
-        let (id, bytes) = self.with_node(collection, object, |id, node| (id, node.bytes))?;
-        let len = bytes.saturating_sub(offset).min(into.len() as u64) as usize;
-        self.objects()
-            .read_node(&self.inner().log, id, offset, &mut into[..len])?;
-        Ok(len)
+        loop {
+            let end = offset.saturating_add(into.len() as u64);
+            let seen = self.with_node(collection, object, |id, node| {
+                Seen::of(id, node, offset, end)
+            })?;
+            let len = end.min(seen.bytes).saturating_sub(offset) as usize;
+            if self
+                .objects()
+                .read_seen(&self.inner().log, seen, offset, &mut into[..len])?
+            {
+                return Ok(len);
+            }
+        }
     }
 
     /// The bytes of ranges, one behind the other, each as [`ObjectStore::read`] clips it.
@@ -429,7 +452,21 @@ impl ObjectStore {
         object: &ObjectName,
         ranges: &[Extent],
     ) -> Result<Vec<u8>> {
-        let (id, bytes) = self.with_node(collection, object, |id, node| (id, node.bytes))?;
+        loop {
+            if let Some(all) = self.try_readv(collection, object, ranges)? {
+                return Ok(all);
+            }
+        }
+    }
+
+    /// As [`ObjectStore::readv`]; `None` when the object's size changed meanwhile.
+    fn try_readv(
+        &self,
+        collection: &Collection,
+        object: &ObjectName,
+        ranges: &[Extent],
+    ) -> Result<Option<Vec<u8>>> {
+        let bytes = self.with_node(collection, object, |_, node| node.bytes)?;
         let mut all = Vec::new();
         // Ranges near one another are read at once: they may be many and short.
         let mut at = 0;
@@ -447,8 +484,17 @@ impl ObjectStore {
                 count += 1;
             }
             let mut data = vec![0; (end - start) as usize];
-            self.objects()
-                .read_node(&self.inner().log, id, start, &mut data)?;
+            let seen = self.with_node(collection, object, |id, node| {
+                Seen::of(id, node, start, end)
+            })?;
+            let is_same = seen.bytes == bytes;
+            if !is_same
+                || !self
+                    .objects()
+                    .read_seen(&self.inner().log, seen, start, &mut data)?
+            {
+                return Ok(None);
+            }
             for range in &ranges[at..at + count] {
                 let from = range.offset.clamp(start, end) - start;
                 let to = range.offset.saturating_add(range.len).clamp(start, end) - start;
@@ -456,7 +502,7 @@ impl ObjectStore {
             }
             at += count;
         }
-        Ok(all)
+        Ok(Some(all))
     }
 
     /// The ranges of an object, within a window, that have data. Never misses data; may call
@@ -533,10 +579,11 @@ impl ObjectStore {
         collection: &Collection,
         object: &ObjectName,
     ) -> Result<(Vec<u8>, Entries)> {
-        let header = self.omap_get_header(collection, object)?;
-        let id = Self::id(collection, object)?;
-        let entries = self.objects().read_omap(&self.inner().log, id)?;
-        Ok((header, entries.into_iter().collect()))
+        self.with_id(collection, object, |id| {
+            let header = self.omap_get_header(collection, object)?;
+            let entries = self.objects().read_omap(&self.inner().log, id)?;
+            Ok((header, entries.into_iter().collect()))
+        })
     }
 
     /// The header of an omap, empty when there is none.
@@ -583,11 +630,12 @@ impl ObjectStore {
         object: &ObjectName,
         keys: impl IntoIterator<Item = &'k [u8]>,
     ) -> Result<Entries> {
-        let id = Self::id(collection, object)?;
-        let found = self
-            .objects()
-            .read_omap_keys(&self.inner().log, id, keys.into_iter())?;
-        Ok(found.into_iter().collect())
+        let keys: Vec<&[u8]> = keys.into_iter().collect();
+        self.with_id(collection, object, |id| {
+            let keys = keys.iter().copied();
+            let found = self.objects().read_omap_keys(&self.inner().log, id, keys)?;
+            Ok(found.into_iter().collect())
+        })
     }
 
     /// Those keys that are there. Reads no flash.

@@ -36,8 +36,40 @@ impl EngineStore {
         }
     }
 
-    fn store(&self) -> &ObjectStore {
+    /// A new store on a device.
+    pub fn create(device: &Arc<SimulatedDevice>, options: &Options) -> Result<Self> {
+        let store = ObjectStore::create_on(device.clone(), options)?;
+        Ok(Self::holding(device, options, store))
+    }
+
+    /// The store that is on a device.
+    pub fn open(device: &Arc<SimulatedDevice>, options: &Options) -> Result<Self> {
+        let store = ObjectStore::open_on(device.clone(), options)?;
+        Ok(Self::holding(device, options, store))
+    }
+
+    fn holding(device: &Arc<SimulatedDevice>, options: &Options, store: ObjectStore) -> Self {
+        Self {
+            device: device.clone(),
+            options: options.clone(),
+            store: Some(store),
+        }
+    }
+
+    /// The engine itself.
+    pub fn store(&self) -> &ObjectStore {
         self.store.as_ref().expect("an open store")
+    }
+
+    /// Closes the store.
+    pub fn close(mut self) -> Result<()> {
+        self.store.take().expect("an open store").close()
+    }
+
+    /// Ends the store as a kill would: nothing more reaches the device.
+    pub fn abandon(self) {
+        self.device.set_op_limit(0);
+        drop(self);
     }
 
     fn handle(&self, collection: CollectionName) -> Result<esker::Collection> {

@@ -13,9 +13,13 @@ mod common;
 mod conformance;
 mod contents;
 mod engine_store;
+mod faults;
+mod full;
+mod in_flight;
 mod interface;
 mod model;
 mod random;
+mod readers;
 
 conformance_tests!(model_store, model::ModelStore::new());
 conformance_tests!(engine, engine_store::EngineStore::new());

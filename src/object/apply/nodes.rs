@@ -189,7 +189,7 @@ impl Footprint {
 
 impl Effect<'_> {
     /// The work it is about; none for collections.
-    fn work(&self) -> Option<usize> {
+    pub(super) fn work(&self) -> Option<usize> {
         match self {
             Self::Create { work }
             | Self::Clone { work, .. }

@@ -334,14 +334,8 @@ impl<'p> Cursor<'p> {
         Ok(())
     }
 
-    pub(super) fn rooms(&self, log: &Log) -> Vec<Room> {
+    pub(super) fn rooms(&self, log: &Log, purpose: Purpose) -> Vec<Room> {
         let mut rooms: Vec<Room> = Vec::new();
-        let is_growing = self.live_bytes(log) > 0;
-        let purpose = if is_growing {
-            Purpose::User
-        } else {
-            Purpose::Delete
-        };
         for prepared in &self.prepared {
             let bytes = log.record_bytes(prepared.length);
             let room = match rooms.iter_mut().find(|room| room.head == prepared.head) {
