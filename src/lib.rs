@@ -19,8 +19,11 @@ mod sync;
 
 pub use error::{Error, Result};
 pub use kv::{Batch, Cursor, Scan, Value};
-pub use object::{CollectionName, ObjectName, Op, Transaction};
-pub use store::{ClassStats, Durability, Options, SegmentCounts, Stats, Store, Written};
+pub use object::{CollectionName, ObjectName, Op, Page, Transaction};
+pub use store::{
+    Callback, ClassStats, Collection, Commit, Durability, Extent, ObjectStat, ObjectStore,
+    OmapIterator, Options, SegmentCounts, Statfs, Stats, Store, Written,
+};
 
 /// The example of README.md, compiled and run with the documentation's tests.
 #[cfg(doctest)]

@@ -127,6 +127,7 @@ fn frame_header_is_as_ever() {
         data_bytes: 4000,
         record_count: 3,
         seals: true,
+        payload: false,
         frame_index: 1,
         frame_count: 2,
         group: 9,

@@ -1,7 +1,8 @@
 //! Frames: what one group commit wrote to one segment.
 //!
 //! A frame starts on a block, has a header of [`FRAME_HEADER_BYTES`], then records, then
-//! zeros to the end of its last block.
+//! zeros to the end of a block. A payload frame goes on with the payload of its extent records,
+//! one after the other, which ends where the frame does.
 
 use rkyv::{Archive, Deserialize, Serialize};
 
@@ -9,6 +10,11 @@ use super::bytes::{FieldWriter, u16_at, u32_at, u64_at};
 use super::{HEAD_COUNT, Invalid, Seed, SegmentId, Seqno};
 
 const MAGIC: u32 = u32::from_le_bytes(*b"esfr");
+
+/// Nothing follows in this segment.
+const SEALS: u32 = 1;
+/// There is payload.
+const PAYLOAD: u32 = 2;
 
 /// Bytes before the first record of a frame, unless the address unit is larger.
 pub const FRAME_HEADER_BYTES: usize = 64 + 8 * HEAD_COUNT;
@@ -33,6 +39,8 @@ pub struct FrameHeader {
     pub record_count: u32,
     /// Nothing follows in this segment.
     pub seals: bool,
+    /// Its extent records, of which there are some, have payload at its end.
+    pub payload: bool,
     /// This frame's number among those of its group, from 0.
     pub frame_index: u16,
     /// Number of frames of the group.
@@ -61,7 +69,7 @@ impl FrameHeader {
             .u32(self.record_count)
             .u16(self.frame_index)
             .u16(self.frame_count)
-            .u32(u32::from(self.seals))
+            .u32(flag(self.seals, SEALS) | flag(self.payload, PAYLOAD))
             .u64(self.group)
             .u64(self.base_seqno)
             .u64(self.last_seqno)
@@ -99,17 +107,18 @@ impl FrameHeader {
                 end: u32_at(bytes, at + 4)?,
             };
         }
+        let flags = u32_at(bytes, 28)?;
+        if flags & !(SEALS | PAYLOAD) != 0 {
+            return Err(Invalid::Field("frame flags"));
+        }
         let header = Self {
             frame_bytes: u32_at(bytes, 12)?,
             data_bytes: u32_at(bytes, 16)?,
             record_count: u32_at(bytes, 20)?,
             frame_index: u16_at(bytes, 24)?,
             frame_count: u16_at(bytes, 26)?,
-            seals: match u32_at(bytes, 28)? {
-                0 => false,
-                1 => true,
-                _ => return Err(Invalid::Field("frame flags")),
-            },
+            seals: flags & SEALS != 0,
+            payload: flags & PAYLOAD != 0,
             group: u64_at(bytes, 32)?,
             base_seqno: u64_at(bytes, 40)?,
             last_seqno: u64_at(bytes, 48)?,
@@ -122,7 +131,7 @@ impl FrameHeader {
             return Err(Invalid::Field("frame length"));
         }
         if (header.data_bytes as usize) < FRAME_HEADER_BYTES
-            || (header.record_count == 0 && !header.seals)
+            || (header.record_count == 0 && (!header.seals || header.payload))
         {
             return Err(Invalid::Field("frame content"));
         }
@@ -131,6 +140,10 @@ impl FrameHeader {
         }
         Ok(header)
     }
+}
+
+fn flag(is_set: bool, value: u32) -> u32 {
+    if is_set { value } else { 0 }
 }
 
 /// Offset of the first record in a frame.
@@ -150,6 +163,7 @@ mod tests {
             data_bytes: 4000,
             record_count: 3,
             seals: true,
+            payload: true,
             frame_index: 1,
             frame_count: 2,
             group: 9,

@@ -8,6 +8,7 @@
 mod address;
 pub(crate) mod bytes;
 mod checkpoint;
+mod extent;
 mod frame;
 mod geometry;
 mod hash;
@@ -22,6 +23,10 @@ pub use hash::{KEY_KINDS, KeyHash, KeyHasher};
 
 pub use checkpoint::{
     ImageRef, PIECE_HEADER_BYTES, PartitionImages, Piece, PieceHeader, PieceKind, Root, RootRef,
+};
+pub use extent::{
+    EXTENT_FIXED_BYTES, EXTENT_KEY_BYTES, ExtentRecord, LOGICAL_BLOCK_BYTES, Numbers, extent_key,
+    extent_value, extent_value_bytes, payload_checksum, payload_checksums,
 };
 pub use frame::{Extent, FRAME_HEADER_BYTES, FrameHeader, first_record_offset};
 pub use geometry::{

@@ -28,6 +28,8 @@ const _: () = assert!(KEY_BYTES_MAX < 1 << KEY_BITS);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Kind {
+    /// Data of an object lies beside the record as payload: [`super::ExtentRecord`].
+    Extent = 0,
     /// The key has the value.
     Put = 1,
     /// The key has no value: a tombstone. Its value is empty, or the number of chunks (u32)
@@ -39,16 +41,23 @@ pub enum Kind {
     Chunk = 4,
     /// Chunks of a key are gone: the key is the owner's chunk key stem, the value the range.
     TrimChunks = 5,
+    /// An operation of the object layer.
+    Object = 6,
+    /// A value of an object's omap.
+    OmapValue = 7,
 }
 
 impl Kind {
-    fn decode(bits: u64) -> Result<Self, Invalid> {
+    pub(crate) fn decode(bits: u64) -> Result<Self, Invalid> {
         match bits {
+            0 => Ok(Self::Extent),
             1 => Ok(Self::Put),
             2 => Ok(Self::Delete),
             3 => Ok(Self::Head),
             4 => Ok(Self::Chunk),
             5 => Ok(Self::TrimChunks),
+            6 => Ok(Self::Object),
+            7 => Ok(Self::OmapValue),
             _ => Err(Invalid::Field("record kind")),
         }
     }
@@ -57,6 +66,12 @@ impl Kind {
     #[must_use]
     pub fn is_tombstone(self) -> bool {
         matches!(self, Self::Delete | Self::TrimChunks)
+    }
+
+    /// Whether the record is the object layer's.
+    #[must_use]
+    pub fn is_of_objects(self) -> bool {
+        matches!(self, Self::Extent | Self::Object | Self::OmapValue)
     }
 }
 

@@ -32,6 +32,7 @@ mod directory;
 mod entry;
 mod grow;
 mod image;
+mod ordered;
 mod position;
 mod probe;
 mod scan;
@@ -41,6 +42,7 @@ mod unit;
 mod tests;
 
 pub(crate) use entry::Entry;
+pub(crate) use ordered::OrderedMap;
 pub(crate) use position::ScanPosition;
 
 use directory::{Directory, Shard, Writer};

@@ -178,16 +178,16 @@ pub(super) fn read_life<'a>(
     }
 }
 
-struct Check<'m> {
+pub(super) struct Check<'m> {
     media: &'m Media,
     deep: bool,
-    opened: Option<(Log, KeyValue)>,
+    pub(super) opened: Option<(Log, KeyValue)>,
     cuts: Vec<Cut>,
     /// Segments whose damage no recovery can meet: both generations of images cover them.
     covered: Vec<u64>,
-    report: CheckReport,
+    pub(super) report: CheckReport,
     /// Bytes of live records found, by segment.
-    found_live: Vec<i64>,
+    pub(super) found_live: Vec<i64>,
     /// Damage whose weight depends on what is live there.
     pending: Vec<(SegmentId, Gap)>,
 }
@@ -245,6 +245,10 @@ impl Check<'_> {
     }
 
     fn record(&mut self, header: &SegmentHeader, located: &Located<'_>) -> Result<()> {
+        if located.record.kind.is_of_objects() {
+            self.object_record(header, located);
+            return Ok(());
+        }
         let Some((log, kv)) = &self.opened else {
             self.report.dead_records += 1;
             return Ok(());
@@ -292,6 +296,7 @@ impl Check<'_> {
                 }
             }
             Kind::Put | Kind::Delete | Kind::TrimChunks => {}
+            Kind::Extent | Kind::Object | Kind::OmapValue => {}
         }
         Ok(())
     }

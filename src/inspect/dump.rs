@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use crate::device::AlignedBuf;
-use crate::format::{Class, SegmentHeader, SegmentId, Seqno};
+use crate::format::{Class, Kind, SegmentHeader, SegmentId, Seqno};
 use crate::kv::KeyValue;
 use crate::log::{Found, Log};
 use crate::{Error, Result};
@@ -170,10 +170,11 @@ impl Dump<'_> {
                 let (at, header) = (frame.offset, &frame.header);
                 let (first, last): (Seqno, Seqno) = (header.base_seqno, header.last_seqno);
                 let seals = if header.seals { ", seals" } else { "" };
+                let payload = if header.payload { ", payload" } else { "" };
                 let whole = if frame.is_whole { "" } else { ", damaged" };
                 self.line(format_args!(
                     "  frame at +{at}: group {} ({} of {}), {} bytes, {} records, seqnos {first} \
-                     to {last}{seals}{whole}",
+                     to {last}{payload}{seals}{whole}",
                     header.group,
                     header.frame_index + 1,
                     header.frame_count,
@@ -196,6 +197,7 @@ impl Dump<'_> {
         let address = header.geometry.address(header.segment, located.offset);
         let life = match &self.opened {
             None => "",
+            Some(_) if record.kind.is_of_objects() => "",
             Some((_, kv)) if kv.entry_of(record).is_some_and(|e| e.address == address) => ", live",
             Some(_) => ", dead",
         };
@@ -206,8 +208,17 @@ impl Dump<'_> {
         };
         let about = if located.exact { "" } else { "about " };
         let moved = if record.relocated { ", relocated" } else { "" };
+        let payload = match located.payload {
+            Some(at) => {
+                let sound = if at.is_sound { "" } else { ", damaged" };
+                format!(", payload {} B at +{}{sound}", at.bytes, at.offset)
+            }
+            None if record.kind == Kind::Extent => ", payload unknown".to_owned(),
+            None => String::new(),
+        };
         self.line(format_args!(
-            "    record at +{}: {:?}, seqno {about}{}, key {} B, value {} B{moved}{life}: {}{more}",
+            "    record at +{}: {:?}, seqno {about}{}, key {} B, value {} B{payload}{moved}{life}: \
+             {}{more}",
             located.offset,
             record.kind,
             located.seqno,

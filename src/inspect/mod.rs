@@ -26,6 +26,7 @@ mod dump;
 mod ends;
 mod info;
 mod media;
+mod objects;
 mod order;
 mod rebuild;
 mod repair;

@@ -247,8 +247,10 @@ impl Order {
             frames.iter().any(|frame| {
                 dropped.contains(&frame.group)
                     && frame.segment == segment
-                    && u64::from(frame.offset) <= gap.from
-                    && gap.from < u64::from(frame.offset) + u64::from(frame.bytes)
+                    // In it, or a frame of the same group before it.
+                    && (u64::from(frame.offset) == gap.to
+                        || u64::from(frame.offset) <= gap.from
+                            && gap.from < u64::from(frame.offset) + u64::from(frame.bytes))
             })
         };
         self.gaps

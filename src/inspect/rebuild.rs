@@ -23,7 +23,7 @@ use super::order::{FrameRef, Loose, Order, Settled, survey};
 use super::repair::highest_sequence;
 use super::report::{CheckReport, Progress, Structure};
 use super::restore::{self, Restored};
-use super::walk::{Item, Life};
+use super::walk::{Item, Life, PayloadAt};
 
 /// Epochs left out when the superblocks are lost: the last opens may have left traces that
 /// only their epoch tells from what is written next.
@@ -258,7 +258,7 @@ fn load_images(
 ) -> Vec<Option<Loaded>> {
     let count = kv.partition_count();
     let mut loaded = vec![None; count as usize];
-    let Some(root) = root.filter(|root| root.partitions.len() == count as usize) else {
+    let Some(root) = root.filter(|root| root.partitions.len() >= count as usize) else {
         return loaded;
     };
     // Under the root before, the newest images are at least the older ones of the newest
@@ -354,6 +354,10 @@ impl Rebuild<'_> {
                 Class::Data(head) => head,
                 _ => crate::format::COMMIT_STREAM,
             },
+            payload: None,
+        };
+        let payload_of = |header: &SegmentHeader, at: Option<PayloadAt>| {
+            at.map(|at| header.geometry.address(header.segment, at.offset))
         };
         let life = |header: &SegmentHeader, base, bytes| Life {
             bytes,
@@ -364,7 +368,11 @@ impl Rebuild<'_> {
         for (header, offset, bytes) in &frames {
             life(header, *offset, bytes).visit_frame(*offset, &mut |item| {
                 if let Item::Record(found) = item {
-                    records.push((position(header, found.offset, found.seqno), found.record));
+                    let position = Position {
+                        payload: payload_of(header, found.payload),
+                        ..position(header, found.offset, found.seqno)
+                    };
+                    records.push((position, found.record));
                 }
                 Ok(())
             })?;

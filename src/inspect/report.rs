@@ -81,6 +81,8 @@ pub enum Structure {
     Entry,
     /// A large value: a chunk is missing, of another write, or without a head.
     Chunk,
+    /// Payload of an extent record.
+    Payload,
     /// A segment's count of live bytes.
     LiveBytes,
     /// The whole: an ordinary open refuses the store.

@@ -100,6 +100,7 @@ impl Rebuild<'_> {
                     self.report.lose(record.key);
                 }
             },
+            Kind::Extent | Kind::Object | Kind::OmapValue => {}
             Kind::Put | Kind::Delete | Kind::TrimChunks => {
                 let partition = self.kv.partition_of(record).unwrap_or(0);
                 if self.doubt.doubts(partition, found.seqno, found.exact) {

@@ -7,8 +7,8 @@
 
 use crate::Result;
 use crate::format::{
-    FrameHeader, Invalid, Kind, RECORD_HEADER_BYTES, Record, Seed, SegmentHeader, Seqno,
-    bytes::u64_at, first_record_offset, parse_record,
+    EXTENT_KEY_BYTES, ExtentRecord, FrameHeader, Invalid, Kind, RECORD_HEADER_BYTES, Record, Seed,
+    SegmentHeader, Seqno, bytes::u64_at, first_record_offset, parse_record,
 };
 
 /// The search for records in a gap hashes at most this many times the gap, and a constant:
@@ -24,6 +24,18 @@ pub(super) struct Located<'a> {
     pub(super) exact: bool,
     /// Byte offset in the segment.
     pub(super) offset: u64,
+    /// Of an extent, where its payload is; `None` when damage hides it.
+    pub(super) payload: Option<PayloadAt>,
+}
+
+/// The payload of an extent record.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct PayloadAt {
+    /// Byte offset in the segment.
+    pub(super) offset: u64,
+    pub(super) bytes: u32,
+    /// Whether the bytes there are what the record says.
+    pub(super) is_sound: bool,
 }
 
 /// Bytes that should be records and are not.
@@ -46,7 +58,7 @@ pub(super) struct FrameAt {
     pub(super) header: FrameHeader,
     /// Byte offset in the segment.
     pub(super) offset: u64,
-    /// Whether all its records verify.
+    /// Whether all its records and their payload verify.
     pub(super) is_whole: bool,
 }
 
@@ -145,11 +157,15 @@ impl<'a> Life<'a> {
         }
     }
 
-    /// Whether a walk meets no gap.
+    /// Whether a walk meets no damage.
     pub(super) fn is_whole(&self) -> bool {
         let mut whole = true;
         let walked = self.walk(&mut |item| {
-            whole &= !matches!(item, Item::Gap(_));
+            whole &= match item {
+                Item::Gap(_) => false,
+                Item::Frame(frame) => frame.is_whole,
+                Item::Record(_) => true,
+            };
             Ok(())
         });
         walked.is_ok() && whole
@@ -190,12 +206,14 @@ impl<'a> Life<'a> {
         if !is_whole && gaps.is_empty() {
             gaps.push((from, to, Invalid::Field("frame content")));
         }
+        let payloads = self.payloads(at, frame, &runs);
+        let is_sound = |payload: &Option<PayloadAt>| payload.is_some_and(|it| it.is_sound);
         visitor(Item::Frame(FrameAt {
             header: *frame,
             offset: at,
-            is_whole,
+            is_whole: is_whole && payloads.iter().flatten().all(is_sound),
         }))?;
-        self.runs(frame, &runs, is_whole, visitor)?;
+        self.runs(frame, &runs, &payloads, is_whole, visitor)?;
         for (from, to, why) in gaps {
             visitor(Item::Gap(Gap {
                 from,
@@ -209,15 +227,76 @@ impl<'a> Life<'a> {
         Ok(())
     }
 
+    /// Where the payload of a frame's records is, `Some` for extents. Payload ends where the
+    /// frame ends and begins, if nothing was reserved, on the block after the records: so that
+    /// of the last run is told from the end, that of others from the start if it verifies.
+    fn payloads(
+        &self,
+        at: u64,
+        frame: &FrameHeader,
+        runs: &[Vec<(u64, Record<'a>)>],
+    ) -> Vec<Option<Option<PayloadAt>>> {
+        let geometry = &self.header.geometry;
+        let extent_of = |record: &Record<'a>| {
+            let extent = ExtentRecord::decode(record.key, record.value).ok()?;
+            let is_blocks = extent.payload_bytes.is_multiple_of(geometry.block_bytes);
+            (record.kind == Kind::Extent && is_blocks && frame.payload).then_some(extent)
+        };
+        let payload_at = |extent: &ExtentRecord<'a>, offset: u64| {
+            let from = offset.checked_sub(self.base).map(|from| from as usize);
+            let bytes = from.and_then(|from| {
+                let to = from.checked_add(extent.payload_bytes as usize)?;
+                self.bytes.get(from..to)
+            });
+            PayloadAt {
+                offset,
+                bytes: extent.payload_bytes,
+                is_sound: bytes.is_some_and(|bytes| extent.verify_payload(bytes).is_ok()),
+            }
+        };
+        let mut payloads = Vec::new();
+        let mut from_start = geometry.round_to_block(at + u64::from(frame.data_bytes));
+        for (number, run) in runs.iter().enumerate() {
+            let is_last = number + 1 == runs.len();
+            let all: u64 = run
+                .iter()
+                .filter_map(|(_, record)| extent_of(record))
+                .map(|extent| u64::from(extent.payload_bytes))
+                .sum();
+            let end = at + u64::from(frame.frame_bytes);
+            let mut next = if is_last {
+                end.checked_sub(all).filter(|next| *next >= from_start)
+            } else {
+                Some(from_start)
+            };
+            for (_, record) in run {
+                if record.kind != Kind::Extent {
+                    payloads.push(None);
+                    continue;
+                }
+                let found = extent_of(record)
+                    .zip(next)
+                    .map(|(extent, offset)| payload_at(&extent, offset));
+                next = found.map(|found| found.offset + u64::from(found.bytes));
+                let found = found.filter(|found| is_last || found.is_sound);
+                payloads.push(Some(found));
+            }
+            from_start = next.unwrap_or(end);
+        }
+        payloads
+    }
+
     /// Gives records their seqnos: those before the first gap count from the frame's first,
     /// those after the last gap back from its last.
     fn runs(
         &self,
         frame: &FrameHeader,
         runs: &[Vec<(u64, Record<'a>)>],
+        payloads: &[Option<Option<PayloadAt>>],
         is_whole: bool,
         visitor: &mut Visitor<'_, 'a>,
     ) -> Result<()> {
+        let mut payloads = payloads.iter();
         let mut seqno = frame.base_seqno;
         for (index, run) in runs.iter().enumerate() {
             let is_first = index == 0;
@@ -234,6 +313,7 @@ impl<'a> Life<'a> {
                     seqno: seqno.min(frame.last_seqno.max(frame.base_seqno)),
                     exact: is_whole || is_first || is_last,
                     offset: *offset,
+                    payload: payloads.next().copied().flatten().flatten(),
                 }))?;
             }
         }
@@ -262,6 +342,7 @@ impl<'a> Life<'a> {
                 seqno: seqno.min(next_seqno.saturating_sub(1)),
                 exact: false,
                 offset,
+                payload: None,
             }))?;
         }
         let missing = next_seqno.saturating_sub(last_seqno).saturating_sub(1);
@@ -328,9 +409,11 @@ impl<'a> Life<'a> {
 fn plausible_bytes(bytes: &[u8], offset: u64, to: u64) -> Option<u64> {
     let packed = u64_at(bytes.get(offset as usize..)?, 8).ok()?;
     let (key_bytes, value_bytes) = (packed & 0x1_ffff, packed >> 17 & 0x3ff_ffff);
-    let kind = packed >> 43 & 7;
+    let kind = Kind::decode(packed >> 43 & 7).ok()?;
     let len = RECORD_HEADER_BYTES as u64 + key_bytes + value_bytes;
-    ((1..=5).contains(&kind) && offset + len <= to).then_some(len)
+    // Zeros must not look like records.
+    let may_be = kind != Kind::Extent || key_bytes == EXTENT_KEY_BYTES as u64;
+    (may_be && offset + len <= to).then_some(len)
 }
 
 /// Kind and key of a record that does not verify, as its header has them: to be believed
@@ -338,14 +421,7 @@ fn plausible_bytes(bytes: &[u8], offset: u64, to: u64) -> Option<u64> {
 pub(super) fn claimed(bytes: &[u8]) -> Option<(Kind, &[u8])> {
     let packed = u64_at(bytes, 8).ok()?;
     let key_bytes = (packed & 0x1_ffff) as usize;
-    let kind = match packed >> 43 & 7 {
-        1 => Kind::Put,
-        2 => Kind::Delete,
-        3 => Kind::Head,
-        4 => Kind::Chunk,
-        5 => Kind::TrimChunks,
-        _ => return None,
-    };
+    let kind = Kind::decode(packed >> 43 & 7).ok()?;
     let key = bytes.get(RECORD_HEADER_BYTES..RECORD_HEADER_BYTES + key_bytes)?;
     Some((kind, key))
 }

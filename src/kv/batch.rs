@@ -140,12 +140,12 @@ impl KeyValue {
             }
             self.reserve(&mut shards, &plan)?;
             let head = self.head_of(log::first_exponent());
-            let room = Room {
-                head,
+            let room = [Room {
                 bytes: plan.bytes,
                 largest: plan.largest,
-                purpose,
-            };
+                records: plan.records.len() as u64,
+                ..Room::new(head, purpose)
+            }];
             let freed = self.freed(log, &plan);
             let mut appender = log.appender();
             if !only_deletes {
@@ -170,6 +170,7 @@ impl KeyValue {
                         value: &planned.value,
                         content: content_hash(&planned.key, &planned.value),
                     },
+                    payload: None,
                     length: planned.length,
                     head,
                     // Room was counted; the floor must not stop the batch in its middle.

@@ -154,6 +154,7 @@ impl Owner for KeyValue {
         &self,
         log: &Log,
         record: &Record<'_>,
+        _payload: &[u8],
         position: Position,
         victim_clock: u64,
         horizon: Seqno,

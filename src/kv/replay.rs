@@ -37,7 +37,7 @@ impl KeyValue {
         match record.kind {
             Kind::Put | Kind::Head | Kind::Delete => Some(self.hasher.hash(USER_KEY, record.key)),
             Kind::Chunk => Some(self.hasher.hash(CHUNK_KEY, record.key)),
-            Kind::TrimChunks => None,
+            Kind::TrimChunks | Kind::Extent | Kind::Object | Kind::OmapValue => None,
         }
     }
 
@@ -91,6 +91,9 @@ impl KeyValue {
                     self.replay_remove(log, self.chunk_hash(owner, number), position.seqno, lane);
                 }
             }
+            Kind::Extent | Kind::Object | Kind::OmapValue => {
+                return Err(corrupt(Invalid::Field("kind of a key-value record")));
+            }
         }
         Ok(())
     }
@@ -120,6 +123,8 @@ impl KeyValue {
             Kind::Put | Kind::Head | Kind::Chunk => {
                 self.relocate_entry(log, record, position, victim_clock)
             }
+            // Replay refuses them.
+            Kind::Extent | Kind::Object | Kind::OmapValue => Ok(Relocation::Dead),
             // A tombstone below the horizon of every image in force has done its work.
             Kind::Delete | Kind::TrimChunks if position.seqno < horizon => Ok(Relocation::Dead),
             Kind::Delete => {
@@ -174,6 +179,7 @@ impl KeyValue {
         };
         let new = NewRecord {
             fields,
+            payload: None,
             length: old.length,
             head: exponent,
             purpose: Purpose::Survivor,
@@ -237,6 +243,7 @@ impl KeyValue {
         };
         let record = NewRecord {
             fields,
+            payload: None,
             length,
             head,
             purpose: Purpose::Survivor,

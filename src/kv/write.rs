@@ -47,6 +47,7 @@ impl KeyValue {
             self.admit(log, bytes, old_bytes)?;
             let record = NewRecord {
                 fields,
+                payload: None,
                 length,
                 head,
                 purpose: Purpose::User,
@@ -54,15 +55,7 @@ impl KeyValue {
             };
             let Ok(appended) = appender.append(&record) else {
                 drop((appender, shard));
-                log.wait_for_room(
-                    &Room {
-                        head,
-                        bytes,
-                        largest: bytes,
-                        purpose: Purpose::User,
-                    },
-                    None,
-                )?;
+                log.wait_for_room(&[Room::of_one(head, Purpose::User, bytes)], None)?;
                 continue;
             };
             self.join(log, &mut appender);
@@ -111,6 +104,7 @@ impl KeyValue {
             let mut appender = log.appender();
             let record = NewRecord {
                 fields,
+                payload: None,
                 length,
                 head,
                 purpose: Purpose::Delete,
@@ -118,15 +112,7 @@ impl KeyValue {
             };
             let Ok(appended) = appender.append(&record) else {
                 drop((appender, shard));
-                log.wait_for_room(
-                    &Room {
-                        head,
-                        bytes,
-                        largest: bytes,
-                        purpose: Purpose::Delete,
-                    },
-                    None,
-                )?;
+                log.wait_for_room(&[Room::of_one(head, Purpose::Delete, bytes)], None)?;
                 continue;
             };
             self.join(log, &mut appender);

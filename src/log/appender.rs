@@ -11,11 +11,12 @@ use std::time::{Duration, Instant};
 
 use crate::device::AlignedBuf;
 use crate::format::{
-    Address, COMMIT_STREAM, Class, DELTA_BITS, Extent, FrameHeader, Geometry, HEAD_COUNT,
-    LengthCode, RecordFields, Seed, SegmentHeader, SegmentId, Seqno, first_record_offset,
+    Address, COMMIT_STREAM, Class, Extent, FrameHeader, Geometry, HEAD_COUNT, Kind, LengthCode,
+    RecordFields, Seed, SegmentHeader, SegmentId, Seqno, first_record_offset,
 };
 use crate::sync::Arc;
 
+use super::payload::{Area, Payload, Size, payload_bytes};
 use super::policy::{SurvivorRoom, WriteTime, survivor_room};
 use super::segments::{SegmentTable, State};
 
@@ -41,7 +42,7 @@ pub(crate) struct Reserve {
 }
 
 impl Reserve {
-    fn floor(&self, purpose: Purpose) -> usize {
+    pub(super) fn floor(&self, purpose: Purpose) -> usize {
         match purpose {
             Purpose::User => self.user,
             Purpose::Delete => self.delete,
@@ -54,18 +55,11 @@ impl Reserve {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct NoRoom;
 
-/// Room that a caller needs: `bytes` of records for one head, one of them `largest`.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Room {
-    pub(crate) head: u8,
-    pub(crate) bytes: u64,
-    pub(crate) largest: u64,
-    pub(crate) purpose: Purpose,
-}
-
 /// A record to append.
 pub(crate) struct NewRecord<'a> {
     pub(crate) fields: RecordFields<'a>,
+    /// An extent record's payload; others have none.
+    pub(crate) payload: Option<Payload<'a>>,
     pub(crate) length: LengthCode,
     pub(crate) head: u8,
     pub(crate) purpose: Purpose,
@@ -78,6 +72,9 @@ pub(crate) struct NewRecord<'a> {
 pub(crate) struct Appended {
     pub(crate) address: Address,
     pub(crate) seqno: Seqno,
+    /// The first byte of its payload, if it has any.
+    #[allow(dead_code, reason = "the object layer, under way, needs it")]
+    pub(crate) payload: Option<Address>,
 }
 
 /// A frame, being filled or closed.
@@ -93,8 +90,10 @@ pub(crate) struct Frame {
     data_end: u32,
     records: u32,
     base_seqno: Seqno,
-    last_seqno: Seqno,
+    pub(super) last_seqno: Seqno,
     seals: bool,
+    /// Where records go in a frame with payload.
+    pub(super) area: Option<Area>,
 }
 
 impl Frame {
@@ -103,19 +102,64 @@ impl Frame {
         self.write_offset + self.bytes.len() as u32
     }
 
+    pub(super) fn frame_offset(&self) -> u32 {
+        self.frame_offset
+    }
+
+    /// Whether it has no records yet.
+    pub(super) fn is_empty(&self) -> bool {
+        self.records == 0
+    }
+
+    /// Makes an empty frame one with payload.
+    pub(super) fn begin_area(&mut self, area: Area) {
+        assert!(
+            self.is_empty(),
+            "a frame's kind is told by its first record"
+        );
+        self.bytes.resize((area.end - self.write_offset) as usize);
+        self.area = Some(area);
+    }
+
+    /// Takes a place for a record; returns its offset in the segment.
+    fn take(&mut self, record_bytes: u32) -> u32 {
+        if let Some(area) = &mut self.area {
+            let offset = area.next;
+            area.next += record_bytes;
+            assert!(area.next <= area.end, "records stay in their area");
+            return offset;
+        }
+        let offset = self.end();
+        let len = self.bytes.len() + record_bytes as usize;
+        self.bytes.resize_for_overwrite(len);
+        offset
+    }
+
+    /// Appends payload; returns its offset in the segment.
+    fn push_payload(&mut self, payload: Payload<'_>) -> u32 {
+        assert!(self.area.is_some(), "payload goes to a payload frame");
+        let offset = self.end();
+        for slice in payload {
+            self.bytes.extend_from_slice(slice);
+        }
+        offset
+    }
+
     fn holds(&self, segment: SegmentId, offset: u32) -> bool {
         self.segment == segment && (self.write_offset..self.end()).contains(&offset)
     }
 }
 
 #[derive(Default)]
-struct Head {
-    segment: Option<SegmentId>,
-    /// Offset in the segment of the next record (or frame, when none is open).
-    next: u32,
-    frame: Option<Frame>,
+pub(super) struct Head {
+    pub(super) segment: Option<SegmentId>,
+    /// Offset in the segment of the next record (or payload, or frame when none is open).
+    pub(super) next: u32,
+    pub(super) frame: Option<Frame>,
     /// When the records in the segment were written by their callers, on average.
     write_time: WriteTime,
+    /// Bytes of records that the next payload frame is to have room for.
+    pub(super) wanted_area: u64,
 }
 
 /// A group being written.
@@ -132,14 +176,14 @@ pub(crate) struct Group {
 
 /// State behind the appender's lock.
 pub(crate) struct Appender {
-    geometry: Geometry,
+    pub(super) geometry: Geometry,
     table: Arc<SegmentTable>,
     epoch: u64,
-    reserve: Reserve,
-    next_seqno: Seqno,
+    pub(super) reserve: Reserve,
+    pub(super) next_seqno: Seqno,
     next_group: u64,
     clock: u64,
-    heads: [Head; HEAD_COUNT],
+    pub(super) heads: [Head; HEAD_COUNT],
     /// Frames of this group whose heads moved on to another segment.
     closed: Vec<Frame>,
     in_flight: Vec<Arc<Frame>>,
@@ -160,7 +204,7 @@ pub(crate) struct Appender {
     headers: Vec<(SegmentId, SegmentHeader)>,
     durable_extents: [Extent; HEAD_COUNT],
     /// Free segments kept for one large batch.
-    claimed: usize,
+    pub(super) claimed: usize,
     buffers: Vec<AlignedBuf>,
     appended_bytes: u64,
     overhead_bytes: u64,
@@ -288,105 +332,76 @@ impl Appender {
         self.gathering = writers;
     }
 
-    /// Whether there is room now; `claimed`: for the one who has the claim.
-    pub(crate) fn has_room(&self, room: &Room, claimed: bool) -> bool {
-        let head = usize::from(room.head);
-        let here = self.next_record_offset(head);
-        if here.is_some_and(|start| start + room.bytes <= self.geometry.segment_bytes) {
-            return true;
-        }
-        let held = if claimed { 0 } else { self.held(room.purpose) };
-        self.free.len() >= self.segments_for(room) + self.reserve.floor(room.purpose) + held
-    }
-
-    /// Fresh segments that the records take at most.
-    fn segments_for(&self, room: &Room) -> usize {
-        // Each may waste up to the largest record at its end.
-        let frame_bytes = first_record_offset(self.geometry.unit_bytes);
-        let payload =
-            self.geometry.segment_bytes - self.geometry.header_bytes() - frame_bytes - room.largest;
-        room.bytes.div_ceil(payload) as usize
-    }
-
-    /// Free segments kept from a purpose by another's claim.
-    fn held(&self, purpose: Purpose) -> usize {
-        match purpose {
-            Purpose::User => self.claimed,
-            Purpose::Delete | Purpose::Counted | Purpose::Survivor => 0,
-        }
-    }
-
-    /// Whether another's claim stands between a caller and its room.
-    pub(crate) fn is_held_back(&self, room: &Room) -> bool {
-        self.held(room.purpose) > 0
-    }
-
-    /// Keeps room for a caller from all others, if it is large and nobody has a claim.
-    pub(crate) fn claim(&mut self, room: &Room) -> bool {
-        let segments = self.segments_for(room);
-        let may = room.purpose == Purpose::User && segments > 1 && self.claimed == 0;
-        if may {
-            self.claimed = segments;
-        }
-        may
-    }
-
-    pub(crate) fn drop_claim(&mut self) {
-        self.claimed = 0;
-    }
-
     /// Appends a record to the group being filled.
     pub(crate) fn append(&mut self, record: &NewRecord<'_>) -> Result<Appended, NoRoom> {
         let bytes = (record.length.units() * u64::from(self.geometry.unit_bytes)) as u32;
-        let head_index = self.head_with_room(record, bytes)?;
+        let payload = record.payload.map_or(0, payload_bytes);
+        assert!(
+            (payload > 0) == (record.fields.kind == Kind::Extent)
+                && payload.is_multiple_of(u64::from(self.geometry.block_bytes)),
+            "extent records, and no others, have whole blocks of payload"
+        );
+        let size = Size {
+            record: bytes,
+            payload: payload as u32,
+        };
+        let head_index = self.head_with_room(record, size)?;
         let seqno = self.next_seqno;
         let clock = record.clock.unwrap_or(self.clock);
-        self.open_frame(head_index, seqno);
+        self.open_frame(head_index, seqno, size);
         let head = &mut self.heads[head_index];
         let Some(frame) = head.frame.as_mut() else {
             unreachable!("open_frame just opened it")
         };
-        let offset = head.next;
-        let at = frame.bytes.len();
-        frame.bytes.resize_for_overwrite(at + bytes as usize);
+        let offset = frame.take(bytes);
+        let at = (offset - frame.write_offset) as usize;
         let delta = seqno - frame.last_seqno;
+        let into = &mut frame.bytes[at..at + bytes as usize];
         record
             .fields
-            .encode(frame.seed, u64::from(offset), delta, &mut frame.bytes[at..]);
+            .encode(frame.seed, u64::from(offset), delta, into);
         frame.records += 1;
         frame.last_seqno = seqno;
-        head.next += bytes;
-        head.write_time.add(clock, u64::from(bytes));
+        let payload_at = record.payload.map(|payload| frame.push_payload(payload));
+        head.next = frame.end();
+        head.write_time.add(clock, size.bytes());
         let segment = self.table.segment(frame.segment);
         segment.set_mean_clock(head.write_time.mean());
         segment.set_last_seqno(seqno);
         let address = self.geometry.address(frame.segment, u64::from(offset));
         // Counted here, not when the index is updated: a segment may be sealed and written
         // before that, and must not look empty to the cleaner (C4).
-        if record.fields.kind.is_tombstone() {
-            segment.add_tombstone(seqno, bytes);
-        } else {
-            self.table.add_live(address, i64::from(bytes));
+        let payload_at =
+            payload_at.map(|offset| self.geometry.address(frame.segment, u64::from(offset)));
+        match (record.fields.kind, payload_at) {
+            (kind, _) if kind.is_tombstone() => segment.add_tombstone(seqno, bytes),
+            (Kind::Object, _) => segment.add_pinned(seqno),
+            (_, Some(payload_at)) => self.table.add_live(payload_at, payload as i64),
+            (_, None) => self.table.add_live(address, i64::from(bytes)),
         }
         self.next_seqno += 1;
-        self.pending_bytes += u64::from(bytes);
-        self.appended_bytes += u64::from(bytes);
+        self.pending_bytes += size.bytes();
+        self.appended_bytes += size.bytes();
         self.pending_records += 1;
         if self.oldest_pending.is_none() {
             self.oldest_pending = Some(Instant::now());
         }
         if record.purpose != Purpose::Survivor {
-            self.clock += u64::from(bytes);
+            self.clock += size.bytes();
         }
-        Ok(Appended { address, seqno })
+        Ok(Appended {
+            address,
+            seqno,
+            payload: payload_at,
+        })
     }
 
     /// The head a record goes to: its own, after moving it to a fresh segment if need be.
     /// When free segments are nearly gone a survivor may go to another class with room left, so
     /// that cleaning needs no more than one fresh segment at a time.
-    fn head_with_room(&mut self, record: &NewRecord<'_>, bytes: u32) -> Result<usize, NoRoom> {
+    fn head_with_room(&mut self, record: &NewRecord<'_>, size: Size) -> Result<usize, NoRoom> {
         let wanted = usize::from(record.head);
-        if self.fits(wanted, bytes) {
+        if self.fits(wanted, size) {
             return Ok(wanted);
         }
         if record.purpose == Purpose::Survivor {
@@ -395,7 +410,7 @@ impl Appender {
                 SurvivorRoom::Commit => return Err(NoRoom),
                 SurvivorRoom::Nearest => {
                     let classes = 0..usize::from(COMMIT_STREAM);
-                    let with_room = classes.filter(|&head| self.fits(head, bytes));
+                    let with_room = classes.filter(|&head| self.fits(head, size));
                     if let Some(other) = with_room.min_by_key(|head| head.abs_diff(wanted)) {
                         return Ok(other);
                     }
@@ -407,49 +422,16 @@ impl Appender {
             return Err(NoRoom);
         }
         self.roll(wanted)?;
-        assert!(self.fits(wanted, bytes), "a record fits in a fresh segment");
+        assert!(self.fits(wanted, size), "a record fits in a fresh segment");
         Ok(wanted)
     }
 
-    fn fits(&self, head_index: usize, bytes: u32) -> bool {
-        let start = self.next_record_offset(head_index);
-        start.is_some_and(|start| start + u64::from(bytes) <= self.geometry.segment_bytes)
-    }
-
-    /// Where in the head's segment the next record would start.
-    fn next_record_offset(&self, head_index: usize) -> Option<u64> {
-        let head = &self.heads[head_index];
-        head.segment?;
-        let next = u64::from(head.next);
-        let first = first_record_offset(self.geometry.unit_bytes);
-        // A frame that cannot express the seqno distance is closed, and the next one starts
-        // on a block behind it.
-        Some(match &head.frame {
-            Some(frame) if self.delta_fits(frame) => next,
-            Some(_) => self.geometry.round_to_block(next) + first,
-            None => next + first,
-        })
-    }
-
-    fn delta_fits(&self, frame: &Frame) -> bool {
-        self.next_seqno - frame.last_seqno < 1 << DELTA_BITS
-    }
-
-    /// Makes sure the head has a frame that can take the record of `seqno`.
-    fn open_frame(&mut self, head_index: usize, seqno: Seqno) {
-        let stale = self.heads[head_index]
-            .frame
-            .as_ref()
-            .is_some_and(|frame| !self.delta_fits(frame));
-        if stale {
-            self.close_frame(head_index, false);
-        }
-        if self.heads[head_index].frame.is_none() {
-            self.start_frame(head_index, seqno, None);
-        }
-    }
-
-    fn start_frame(&mut self, head_index: usize, seqno: Seqno, first: Option<SegmentHeader>) {
+    pub(super) fn start_frame(
+        &mut self,
+        head_index: usize,
+        seqno: Seqno,
+        first: Option<SegmentHeader>,
+    ) {
         let Some(segment) = self.heads[head_index].segment else {
             unreachable!("a frame is started in a segment")
         };
@@ -477,16 +459,17 @@ impl Appender {
             base_seqno: seqno,
             last_seqno: seqno,
             seals: false,
+            area: None,
         });
     }
 
     /// Pads the head's frame to whole blocks and puts it aside for the group.
-    fn close_frame(&mut self, head_index: usize, seals: bool) {
+    pub(super) fn close_frame(&mut self, head_index: usize, seals: bool) {
         let head = &mut self.heads[head_index];
         let Some(mut frame) = head.frame.take() else {
             return;
         };
-        frame.data_end = frame.end();
+        frame.data_end = frame.area.map_or(frame.end(), |area| area.next);
         frame.bytes.pad_to(self.geometry.block_bytes as usize);
         frame.seals = seals;
         head.next = frame.end();
@@ -575,6 +558,7 @@ impl Appender {
         assert!(self.in_flight.is_empty(), "one group is written at a time");
         for head_index in 0..HEAD_COUNT {
             self.close_frame(head_index, false);
+            self.heads[head_index].wanted_area = 0;
         }
         let mut headers = self.take_frees(durable);
         headers.append(&mut self.headers);
@@ -623,6 +607,7 @@ impl Appender {
             data_bytes: frame.data_end - frame.frame_offset,
             record_count: frame.records,
             seals: frame.seals,
+            payload: frame.area.is_some(),
             frame_index,
             frame_count,
             group,

@@ -4,6 +4,7 @@
 //! group in order and apply what concerns their own shards, so every shard sees its writes
 //! in the order of seqnos, while the reading thread is already at the next group.
 
+use crate::format::Kind;
 use crate::sync::{SharedArc, mpsc};
 use crate::{Error, Result};
 
@@ -102,7 +103,13 @@ fn apply(log: &Log, owner: &dyn Owner, frames: &[ScannedFrame], lane: Lane) -> R
                 address: geometry.address(frame.segment, found.offset),
                 seqno: found.seqno,
                 head,
+                payload: found
+                    .payload
+                    .and_then(|payload| Some(geometry.address(frame.segment, payload.offset?))),
             };
+            if found.record.kind == Kind::Object && lane.number == 0 {
+                log.table().segment(frame.segment).add_pinned(found.seqno);
+            }
             if found.record.kind.is_tombstone() && lane.number == 0 {
                 let bytes = log.record_bytes(found.record.length) as u32;
                 log.table()

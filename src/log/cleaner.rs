@@ -8,7 +8,7 @@
 use std::time::{Duration, Instant};
 
 use crate::device::{AlignedBuf, WriteOp};
-use crate::format::{Class, SegmentId};
+use crate::format::{Class, Invalid, SegmentId};
 use crate::sync::Ordering;
 use crate::{Error, Result};
 
@@ -28,7 +28,7 @@ const TICK: Duration = Duration::from_millis(200);
 const COMMIT_BELOW: usize = 5;
 /// How soon it looks again while somebody waits for room.
 const RETRY: Duration = Duration::from_millis(1);
-/// Tombstones that replay needs ask for a checkpoint at this share of the capacity.
+/// Tombstones and operations that replay needs ask for a checkpoint at this share of the capacity.
 const TOMBSTONE_SHARE: u64 = 32;
 /// Victims cleaned for each segment of callers' writes while nobody waits, at most.
 const VICTIMS_A_SEGMENT: u64 = 64;
@@ -121,6 +121,7 @@ impl Log {
         let mut last_appended = 0;
         let mut effort = Effort::new(self.geometry.segment_count, self.geometry.segment_bytes);
         while !self.is_stopping() {
+            owner.tidy(self);
             match self.make_space(owner, &mut effort) {
                 Ok(true) => continue,
                 Ok(false) => {}
@@ -212,7 +213,9 @@ impl Log {
         // Also of those with damage: nothing in them has to be read any more.
         self.sealed()
             .find(|(_, segment)| {
-                segment.live_bytes() == 0 && segment.needed_tombstone_bytes(horizon) == 0
+                segment.live_bytes() == 0
+                    && segment.needed_tombstone_bytes(horizon) == 0
+                    && !segment.is_pinned(horizon)
             })
             .map(|(id, _)| id)
     }
@@ -226,11 +229,17 @@ impl Log {
         let segment_bytes = self.geometry.segment_bytes;
         let clock = self.appender.lock().clock();
         effort.observe(clock, horizon);
-        let mut tombstone_bytes = 0;
+        // Bytes of tombstones, and dead bytes beside operations, that replay needs.
+        let mut held_bytes = 0;
         let candidates = self.victims().filter_map(|(segment, entry)| {
             let needed = u64::from(entry.needed_tombstone_bytes(horizon));
-            tombstone_bytes += needed;
             let live_bytes = entry.live_bytes().max(0) as u64 + needed;
+            if entry.is_pinned(horizon) {
+                // What is dead in it is not to be had, but for newer images.
+                held_bytes += needed + u64::from(entry.end()).saturating_sub(live_bytes);
+                return None;
+            }
+            held_bytes += needed;
             let age = clock.saturating_sub(entry.sealed_clock());
             let gains = live_bytes + segment_bytes / GAIN_SHARE <= segment_bytes;
             gains.then_some(Candidate {
@@ -240,7 +249,7 @@ impl Log {
             })
         });
         let victim = select_victim(candidates, segment_bytes).map(|victim| victim.segment);
-        if tombstone_bytes > self.geometry.capacity / TOMBSTONE_SHARE && effort.may_ask() {
+        if held_bytes > self.geometry.capacity / TOMBSTONE_SHARE && effort.may_ask() {
             let steps = self.checkpoint_steps(owner);
             self.wants_checkpoint.store(steps, Ordering::Relaxed);
             self.work.notify_all();
@@ -261,10 +270,10 @@ impl Log {
                 self.commit_now()?;
                 Ok(true)
             }
-            _ if (tombstone_bytes > 0 || self.images_are_scattered(owner))
+            _ if (held_bytes > 0 || self.images_are_scattered(owner))
                 && effort.may_checkpoint() =>
             {
-                // Newer images make the tombstones superfluous, and lie close together.
+                // Newer images make the tombstones and operations superfluous, and lie close together.
                 match self.checkpoint_for_cleaner(owner) {
                     Some(Ok(()) | Err(Error::NoSpace { .. })) => {
                         effort.checkpointed();
@@ -364,16 +373,33 @@ impl Log {
     ) -> Result<()> {
         let segment = self.table.segment(victim);
         let (head, clock) = (segment.head(), segment.mean_clock());
+        let mut damage = Ok(());
         frame.visit(&self.geometry, &mut |found| {
+            let mut payload: &[u8] = &[];
+            let mut payload_at = None;
+            if let Some(found) = found.payload {
+                let verified = frame.is_verified() || found.verify().is_ok();
+                let Some(offset) = found.offset.filter(|_| verified) else {
+                    // It stays, so that reading it says so; what comes after it may move.
+                    damage = Err(Error::Corrupt {
+                        offset: self.geometry.segment_offset(victim) + frame.offset,
+                        why: Invalid::Checksum,
+                    });
+                    return Ok(());
+                };
+                payload = found.bytes;
+                payload_at = Some(self.geometry.address(victim, offset));
+            }
             let address = self.geometry.address(victim, found.offset);
             let position = Position {
                 address,
                 seqno: found.seqno,
                 head,
+                payload: payload_at,
             };
             let mut attempts = 0;
             loop {
-                match owner.relocate(self, &found.record, position, clock, horizon) {
+                match owner.relocate(self, &found.record, payload, position, clock, horizon) {
                     Ok(_) => return Ok(()),
                     Err(NoRoom) if attempts < 4 => {
                         attempts += 1;
@@ -382,7 +408,8 @@ impl Log {
                     Err(NoRoom) => return Err(Error::NoSpace { what: "capacity" }),
                 }
             }
-        })
+        })?;
+        damage
     }
 
     /// Writes zeros into never-used segments, so that later small writes into them need no

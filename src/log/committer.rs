@@ -66,7 +66,6 @@ impl Log {
     }
 
     /// The last durable seqno.
-    #[cfg(all(test, loom))]
     pub(crate) fn durable(&self) -> Seqno {
         self.commit.lock().durable
     }
@@ -98,6 +97,7 @@ impl Log {
                 );
                 state.durable = written.last_seqno;
                 state.last_writers = written.writers;
+                self.recent_writers.store(written.writers, Ordering::Relaxed);
                 state.flush_time = (state.flush_time * 7 + written.time) / 8;
             }
             Ok(None) => state.last_writers = 0,

@@ -10,16 +10,22 @@
 //! 5. Make what was accepted durable, then a new open-epoch and the cut (D7). Only then
 //!    may anything be served or written. Old segments are never appended to.
 
+mod covered;
+mod ends;
+mod pieces;
+
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
 use crate::device::{AlignedBuf, Device, ReadOp};
 use crate::format::{
-    CUTS_MAX, Class, Cut, DELTA_BITS, Extent, Geometry, HEAD_COUNT, ImageRef, Invalid, Piece,
-    PieceHeader, PieceKind, Root, SegmentHeader, SegmentId, Seqno,
+    CUTS_MAX, Class, Cut, Extent, Geometry, HEAD_COUNT, ImageRef, Invalid, PieceHeader, PieceKind,
+    Root, SegmentHeader, SegmentId, Seqno,
 };
 use crate::sync::{Arc, SharedArc};
 use crate::{Error, Result};
+
+use pieces::{read_piece, read_root};
 
 use super::applier::Appliers;
 use super::scanner::read_retrying;
@@ -27,10 +33,6 @@ use super::{
     Log, LogOptions, Owner, READ_RETRIES, ScannedFrame, SegmentScanner, SegmentTable, Start, State,
     Superblocks,
 };
-
-/// How far behind the end of a segment recovery looks for a frame that shows damage: more
-/// than a frame of most groups, and a few milliseconds for all open heads.
-const GAP_BYTES_MAX: u64 = 4 << 20;
 
 /// What a segment's first block says.
 #[derive(Debug, Clone, Copy)]
@@ -126,7 +128,8 @@ pub(crate) fn open_log(
     let mut replay = Replay::new(&log, &headers)?;
     replay.load_images(owner)?;
     replay.run(owner)?;
-    replay.finish()?;
+    owner.replayed(&log)?;
+    replay.finish(owner)?;
     Ok(log)
 }
 
@@ -256,7 +259,7 @@ impl<'a> Replay<'a> {
 
     fn load_images(&mut self, owner: &dyn Owner) -> Result<()> {
         let count = owner.partition_count();
-        if !self.root.partitions.is_empty() && self.root.partitions.len() != count as usize {
+        if self.root.partitions.len() > count as usize {
             return Err(Error::Corrupt {
                 offset: 0,
                 why: Invalid::Field("partitions of the root"),
@@ -302,6 +305,7 @@ impl<'a> Replay<'a> {
             }
         }
         self.horizon = lowest;
+        self.add_partitions(count);
         Ok(())
     }
 
@@ -309,7 +313,9 @@ impl<'a> Replay<'a> {
     /// older one.
     fn load_partition(&self, owner: &dyn Owner, partition: u32) -> Result<(Seqno, bool)> {
         let Some(images) = self.root.partitions.get(partition as usize) else {
-            return Ok((0, false));
+            // Before the first root everything is in the log; else see `add_partitions`.
+            let is_new = !self.root.partitions.is_empty();
+            return Ok((if is_new { Seqno::MAX } else { 0 }, false));
         };
         let Some(newest) = &images.newest else {
             return Ok((0, false));
@@ -371,35 +377,6 @@ impl<'a> Replay<'a> {
         }))
     }
 
-    /// Headers of the segments whose frames the images do not cover, by opening group.
-    fn segments_to_scan(&self) -> Vec<SegmentHeader> {
-        let covered = if self.used_older {
-            &self.root.covered_by_older
-        } else {
-            &self.root.covered_by_newest
-        };
-        let is_covered = |header: &SegmentHeader| {
-            let bit = covered
-                .get(header.segment as usize / 64)
-                .copied()
-                .unwrap_or(0)
-                >> (header.segment % 64)
-                & 1;
-            bit == 1 && header.opened_seqno < self.root.next_seqno
-        };
-        let mut to_scan: Vec<SegmentHeader> = self
-            .headers
-            .iter()
-            .filter_map(|found| match found {
-                Found::Header(header) if matches!(header.class, Class::Data(_)) => Some(*header),
-                _ => None,
-            })
-            .filter(|header| !is_covered(header))
-            .collect();
-        to_scan.sort_by_key(|header| header.group);
-        to_scan
-    }
-
     fn run(&mut self, owner: &dyn Owner) -> Result<()> {
         self.check_holes()?;
         let log = self.log;
@@ -424,7 +401,8 @@ impl<'a> Replay<'a> {
                 break;
             };
             while let Some(header) = to_open.next_if(|header| header.group <= group) {
-                let mut scanner = SegmentScanner::new(header, self.last_group_of(header.epoch));
+                let scanner = SegmentScanner::new(header, self.last_group_of(header.epoch));
+                let mut scanner = scanner.records_only();
                 if let Some(frame) = scanner.peek(device)? {
                     heap.push(Reverse((frame.group, scanners.len())));
                 }
@@ -539,31 +517,11 @@ impl<'a> Replay<'a> {
             return false;
         };
         frames.len() == usize::from(first.header.frame_count)
-            && frames
-                .iter()
-                .all(|(frame, _, _)| frame.verify(&self.log.geometry).is_ok())
-    }
-
-    /// Frames of a segment are in the order of their groups, and one group is in the air at a
-    /// time: a frame behind one that does not verify says that there is damage, not the end
-    /// of the log. Two frames of one group in a segment, of which the first may be torn, are
-    /// as far apart as a record can say.
-    fn check_gap(&self, scanner: &mut SegmentScanner) -> Result<()> {
-        if scanner.is_sealed() {
-            return Ok(());
-        }
-        let end = scanner.end();
-        let Some((_, frame)) = scanner.find_frame(&*self.log.device, GAP_BYTES_MAX)? else {
-            return Ok(());
-        };
-        if frame.frame_count > 1 && frame.base_seqno > self.accepted_seqno + (1 << DELTA_BITS) {
-            return Ok(());
-        }
-        let offset = self.log.geometry.segment_offset(scanner.header.segment) + end;
-        Err(Error::Corrupt {
-            offset,
-            why: Invalid::Missing("an acknowledged frame"),
-        })
+            && frames.iter().all(|(frame, _, _)| {
+                frame
+                    .verify_on_device(&*self.log.device, &self.log.geometry)
+                    .is_ok()
+            })
     }
 
     fn scanned(&mut self, scanner: &SegmentScanner) {
@@ -572,101 +530,11 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// Segments are first used in the order of their numbers, each header durable before a
-    /// later one is in use: a hole below an accepted header is damage (D8).
-    fn check_holes(&self) -> Result<()> {
-        let newest_group = self
-            .headers
-            .iter()
-            .filter_map(header_of)
-            .map(|header| header.group)
-            .max();
-        let in_use = |found: &Found| {
-            header_of(found).is_some_and(|header| {
-                matches!(header.class, Class::Data(_) | Class::Checkpoint)
-                    && (Some(header.epoch) != self.unsettled || Some(header.group) < newest_group)
-                    && header.group <= self.last_group_of(header.epoch)
-            })
-        };
-        let end = self.headers.iter().rposition(in_use);
-        for (segment, found) in (0..).zip(self.headers) {
-            let why = match found {
-                Found::Header(_) => continue,
-                Found::Blank if end.is_none_or(|end| segment as usize > end) => continue,
-                Found::Blank => Invalid::Missing("a segment header"),
-                Found::Damaged(why) => *why,
-            };
-            return Err(Error::Corrupt {
-                offset: self.log.geometry.segment_offset(segment),
-                why,
-            });
-        }
-        Ok(())
-    }
-
-    /// Every scanned segment must have ended where it should.
-    fn check_ends(&self) -> Result<()> {
-        let superblock = self.log.superblocks.lock().current.clone();
-        // A later group was begun, so this one was flushed.
-        let was_flushed = self.extents_group > 0 && self.seen_group > self.extents_group;
-        if self.seen_unsettled && was_flushed && !self.extents_complete && !self.may_lack_frames() {
-            return Err(Error::Corrupt {
-                offset: 0,
-                why: Invalid::Missing("an acknowledged frame"),
-            });
-        }
-        for (header, end) in &self.unsealed {
-            let (last_group, extents) = if Some(header.epoch) == self.unsettled {
-                (self.extents_group.saturating_sub(1), &self.extents)
-            } else {
-                match superblock.cuts.iter().find(|cut| cut.epoch == header.epoch) {
-                    Some(cut) => (cut.group, &cut.extents),
-                    None => (u64::MAX, &[Extent::default(); HEAD_COUNT]),
-                }
-            };
-            let known = extents
-                .iter()
-                .find(|extent| extent.end > 0 && extent.segment == header.segment);
-            let whole = match known {
-                Some(extent) => u64::from(extent.end) <= *end,
-                None => header.group > last_group,
-            };
-            if !whole {
-                let offset = self.log.geometry.segment_offset(header.segment) + end;
-                return Err(Error::Corrupt {
-                    offset,
-                    why: Invalid::Missing("an acknowledged frame"),
-                });
-            }
-        }
-        Ok(())
-    }
-
-    /// Whether frames of the newest group seen may be absent without damage: their segments
-    /// are covered by the images and were not scanned, or were freed by a later group.
-    fn may_lack_frames(&self) -> bool {
-        let freed = self.headers.iter().filter_map(header_of).any(|header| {
-            Some(header.epoch) == self.unsettled
-                && header.group > self.extents_group
-                && (header.class == Class::Free || header.generation > 1)
-        });
-        freed || self.extents_group < self.root.next_group
-    }
-
     /// Sets the counters and, unless read-only, makes the new epoch and the cut durable.
-    fn finish(self) -> Result<()> {
+    fn finish(self, owner: &dyn Owner) -> Result<()> {
         let log = self.log;
         self.check_live()?;
-        let covered_last = self.horizon.saturating_sub(1);
-        for (_, segment) in log.table.iter() {
-            if segment.state() == State::Sealed && segment.last_seqno() == 0 {
-                segment.set_last_seqno(covered_last);
-                // It was not scanned: it may have tombstones that the older images need.
-                if covered_last >= self.root.older_horizon {
-                    segment.add_tombstone(covered_last, 1);
-                }
-            }
-        }
+        self.note_covered(owner.has_operations());
         let mut superblocks = log.superblocks.lock();
         let old_epoch = superblocks.current.epoch;
         if !log.options.read_only {
@@ -770,72 +638,5 @@ impl<'a> Replay<'a> {
             });
         }
         Ok(())
-    }
-}
-
-fn read_root(log: &Log, headers: &[Found]) -> Result<Root> {
-    let superblock = log.superblocks.lock().current.clone();
-    let mut last = Error::Corrupt {
-        offset: 0,
-        why: Invalid::Missing("every root"),
-    };
-    for root in &superblock.roots {
-        for copy in &root.copies {
-            let expected = PieceHeader {
-                kind: PieceKind::Root,
-                partition: 0,
-                index: 0,
-                sequence: root.sequence,
-            };
-            match read_piece(log, headers, *copy, expected) {
-                Ok(body) => match Root::decode(&body) {
-                    Ok(root) => return Ok(root),
-                    Err(why) => {
-                        let offset =
-                            log.geometry.segment_offset(copy.segment) + u64::from(copy.offset);
-                        last = Error::Corrupt { offset, why };
-                    }
-                },
-                Err(error) => last = error,
-            }
-        }
-        tracing::warn!(sequence = root.sequence, "a root is damaged in every copy");
-    }
-    Err(last)
-}
-
-/// Reads and verifies one piece of an image or root.
-fn read_piece(
-    log: &Log,
-    headers: &[Found],
-    piece: Piece,
-    expected: PieceHeader,
-) -> Result<Vec<u8>> {
-    let geometry = &log.geometry;
-    let corrupt = |why| Error::Corrupt {
-        offset: geometry.segment_offset(piece.segment) + u64::from(piece.offset),
-        why,
-    };
-    let Some(Found::Header(header)) = headers.get(piece.segment as usize) else {
-        return Err(corrupt(Invalid::Missing("a checkpoint segment")));
-    };
-    let padded = geometry.round_to_block(u64::from(piece.bytes));
-    if u64::from(piece.offset) + padded > geometry.segment_bytes
-        || u64::from(piece.offset) % u64::from(geometry.block_bytes) != 0
-    {
-        return Err(corrupt(Invalid::Field("piece")));
-    }
-    let mut bytes = AlignedBuf::zeroed(padded as usize);
-    let device_offset = geometry.segment_offset(piece.segment) + u64::from(piece.offset);
-    let mut attempt = 0;
-    loop {
-        log.read_device(device_offset, &mut bytes)?;
-        let outcome = PieceHeader::decode(&bytes, header.seed(), u64::from(piece.offset));
-        match outcome {
-            Ok((found, body)) if found == expected => return Ok(body.to_vec()),
-            Ok(_) => return Err(corrupt(Invalid::Field("piece"))),
-            Err(_) if attempt < READ_RETRIES => attempt += 1,
-            Err(why) => return Err(corrupt(why)),
-        }
     }
 }

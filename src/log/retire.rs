@@ -54,6 +54,7 @@ impl Log {
             data_bytes: FRAME_HEADER_BYTES as u32,
             record_count: 0,
             seals: true,
+            payload: false,
             frame_index: 0,
             frame_count: 1,
             group: cut.group,

@@ -5,8 +5,8 @@
 
 use crate::device::{AlignedBuf, Device};
 use crate::format::{
-    FrameHeader, Geometry, Invalid, Record, Seed, SegmentHeader, SegmentId, Seqno,
-    first_record_offset, parse_record, read_verified_record,
+    ExtentRecord, FrameHeader, Geometry, Invalid, Kind, Record, Seed, SegmentHeader, SegmentId,
+    Seqno, first_record_offset, parse_record, read_verified_record,
 };
 use crate::{Error, Result};
 
@@ -33,7 +33,7 @@ pub(crate) fn read_retrying(device: &dyn Device, offset: u64, into: &mut Aligned
     }
 }
 
-/// A frame in memory.
+/// A frame in memory, with its payload or without.
 pub(crate) struct ScannedFrame {
     pub(crate) header: FrameHeader,
     pub(crate) segment: SegmentId,
@@ -51,9 +51,89 @@ pub(crate) struct ScannedRecord<'a> {
     pub(crate) seqno: Seqno,
     /// Offset of the record in its segment.
     pub(crate) offset: u64,
+    /// Of an extent record.
+    pub(crate) payload: Option<ScannedPayload<'a>>,
+}
+
+/// The payload of a scanned record.
+#[derive(Clone, Copy)]
+pub(crate) struct ScannedPayload<'a> {
+    extent: ExtentRecord<'a>,
+    /// Its offset in its segment; `None` when damage hides it.
+    pub(crate) offset: Option<u64>,
+    /// Its bytes; empty when they were not read.
+    pub(crate) bytes: &'a [u8],
+}
+
+impl ScannedPayload<'_> {
+    /// Checks the bytes.
+    pub(crate) fn verify(&self) -> std::result::Result<(), Invalid> {
+        self.extent.verify_payload(self.bytes)
+    }
 }
 
 impl ScannedFrame {
+    /// Where the payload begins in the frame: before the end by the length of all of it. `None`
+    /// when the records do not tell.
+    fn payload_start(&self) -> Option<u64> {
+        let mut at = first_record_offset(self.unit_bytes);
+        let mut payload = 0;
+        for _ in 0..self.header.record_count {
+            let bytes = self.record_bytes(at)?;
+            let record = read_verified_record(bytes, self.unit_bytes).ok()?;
+            at += record.length.units() * u64::from(self.unit_bytes);
+            if record.kind == Kind::Extent {
+                let extent = ExtentRecord::decode(record.key, record.value).ok()?;
+                payload += u64::from(extent.payload_bytes);
+            }
+        }
+        let start = u64::from(self.header.frame_bytes).checked_sub(payload)?;
+        (payload > 0 && start >= u64::from(self.header.data_bytes)).then_some(start)
+    }
+
+    /// The bytes of records from an offset in the frame.
+    fn record_bytes(&self, at: u64) -> Option<&[u8]> {
+        let at = usize::try_from(at).ok()?;
+        self.bytes.get(at..self.header.data_bytes as usize)
+    }
+
+    fn payload_of<'a>(
+        &'a self,
+        record: &Record<'a>,
+        next: &mut Option<u64>,
+        block_bytes: u32,
+    ) -> std::result::Result<Option<ScannedPayload<'a>>, Invalid> {
+        if record.kind != Kind::Extent {
+            return Ok(None);
+        }
+        if !self.header.payload {
+            return Err(Invalid::Field("an extent without payload"));
+        }
+        let extent = ExtentRecord::decode(record.key, record.value)?;
+        if !extent.payload_bytes.is_multiple_of(block_bytes) {
+            return Err(Invalid::Field("payload bytes"));
+        }
+        let payload_bytes = u64::from(extent.payload_bytes);
+        let Some(at) = *next else {
+            let (offset, bytes) = (None, [].as_slice());
+            return Ok(Some(ScannedPayload {
+                extent,
+                offset,
+                bytes,
+            }));
+        };
+        let end = at + payload_bytes;
+        *next = Some(end);
+        Ok(Some(ScannedPayload {
+            extent,
+            offset: Some(self.offset + at),
+            bytes: self
+                .bytes
+                .get(at as usize..end as usize)
+                .unwrap_or_default(),
+        }))
+    }
+
     /// Visits the records in order.
     ///
     /// # Errors
@@ -65,15 +145,20 @@ impl ScannedFrame {
     ) -> Result<()> {
         let mut at = first_record_offset(self.unit_bytes);
         let mut seqno = self.header.base_seqno;
+        let mut payload_at = if self.header.payload {
+            self.payload_start()
+        } else {
+            None
+        };
+        let payload_is_known = payload_at.is_some() || !self.header.payload;
         for _ in 0..self.header.record_count {
             let offset = self.offset + at;
             let corrupt = |why| Error::Corrupt {
                 offset: geometry.segment_offset(self.segment) + offset,
                 why,
             };
-            let bytes = usize::try_from(at)
-                .ok()
-                .and_then(|at| self.bytes.get(at..self.header.data_bytes as usize))
+            let bytes = self
+                .record_bytes(at)
                 .ok_or_else(|| corrupt(Invalid::Truncated))?;
             let record = if self.is_verified {
                 read_verified_record(bytes, self.unit_bytes)
@@ -82,16 +167,21 @@ impl ScannedFrame {
             };
             let record = record.map_err(corrupt)?;
             seqno += record.delta;
+            let payload = self
+                .payload_of(&record, &mut payload_at, geometry.block_bytes)
+                .map_err(corrupt)?;
             at += record.length.units() * u64::from(self.unit_bytes);
             visitor(ScannedRecord {
                 record,
                 seqno,
                 offset,
+                payload,
             })?;
         }
-        if at == u64::from(self.header.data_bytes) && seqno == self.header.last_seqno
-            || self.header.record_count == 0
-        {
+        let is_whole = at == u64::from(self.header.data_bytes)
+            && seqno == self.header.last_seqno
+            && payload_is_known;
+        if is_whole || self.header.record_count == 0 {
             return Ok(());
         }
         Err(Error::Corrupt {
@@ -100,9 +190,58 @@ impl ScannedFrame {
         })
     }
 
-    /// Checks every record.
+    /// Checks every record, and payload that was read.
     pub(crate) fn verify(&self, geometry: &Geometry) -> Result<()> {
-        self.visit(geometry, &mut |_| Ok(()))
+        self.visit(geometry, &mut |found| {
+            let Some(payload) = found.payload.filter(|_| self.has_payload()) else {
+                return Ok(());
+            };
+            payload.verify().map_err(|why| Error::Corrupt {
+                offset: geometry.segment_offset(self.segment) + found.offset,
+                why,
+            })
+        })
+    }
+
+    /// Whether all bytes of the frame are here, not only its records.
+    fn has_payload(&self) -> bool {
+        self.bytes.len() == self.header.frame_bytes as usize
+    }
+
+    /// Whether everything in the frame verified when it was read.
+    pub(crate) fn is_verified(&self) -> bool {
+        self.is_verified
+    }
+
+    /// Checks the payload on the device, which was not read with the records.
+    pub(crate) fn verify_on_device(&self, device: &dyn Device, geometry: &Geometry) -> Result<()> {
+        if self.has_payload() {
+            return self.verify(geometry);
+        }
+        let mut buffer = AlignedBuf::new();
+        self.visit(geometry, &mut |found| {
+            let Some(payload) = found.payload else {
+                return Ok(());
+            };
+            let corrupt = |why| Error::Corrupt {
+                offset: geometry.segment_offset(self.segment) + found.offset,
+                why,
+            };
+            let offset = payload
+                .offset
+                .ok_or_else(|| corrupt(Invalid::Field("frame content")))?;
+            let mut outcome = Ok(());
+            for _ in 0..=READ_RETRIES {
+                buffer.resize_for_overwrite(payload.extent.payload_bytes as usize);
+                let at = geometry.segment_offset(self.segment) + offset;
+                read_retrying(device, at, &mut buffer)?;
+                outcome = payload.extent.verify_payload(&buffer).map_err(corrupt);
+                if outcome.is_ok() {
+                    break;
+                }
+            }
+            outcome
+        })
     }
 }
 
@@ -118,6 +257,8 @@ pub(crate) struct SegmentScanner {
     sealed: bool,
     /// Frames of later groups do not exist.
     last_group: u64,
+    /// Payload is not read.
+    records_only: bool,
     /// Reads zeros for blocks that cannot be read.
     past_bad_blocks: bool,
     met_bad_blocks: bool,
@@ -135,9 +276,16 @@ impl SegmentScanner {
             next: None,
             sealed: false,
             last_group,
+            records_only: false,
             past_bad_blocks: false,
             met_bad_blocks: false,
         }
+    }
+
+    /// The same walk, leaving payload where it is.
+    pub(crate) fn records_only(mut self) -> Self {
+        self.records_only = true;
+        self
     }
 
     /// The same walk, taking blocks that cannot be read for zeros: one bad block must not
@@ -219,16 +367,17 @@ impl SegmentScanner {
     }
 
     fn frame(&mut self, device: &dyn Device, header: FrameHeader) -> Result<ScannedFrame> {
-        self.load(
-            device,
-            self.offset,
-            u64::from(header.frame_bytes),
-            WINDOW_BYTES,
-        )?;
+        let geometry = &self.header.geometry;
+        let wanted = if self.records_only && header.payload {
+            geometry.round_to_block(u64::from(header.data_bytes))
+        } else {
+            u64::from(header.frame_bytes)
+        };
+        self.load(device, self.offset, wanted, WINDOW_BYTES)?;
         let at = (self.offset - self.window_at) as usize;
         let bytes = self
             .window
-            .get(at..at + header.frame_bytes as usize)
+            .get(at..at + wanted as usize)
             .unwrap_or_default()
             .to_vec();
         Ok(ScannedFrame {

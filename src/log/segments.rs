@@ -68,6 +68,8 @@ pub(crate) struct Segment {
     last_seqno: AtomicU64,
     tombstone_bytes: AtomicU32,
     last_tombstone: AtomicU64,
+    /// The last seqno of an operation of the object layer, 0 if there is none.
+    last_pinned: AtomicU64,
     /// It has live records that cannot be read: never a victim again.
     quarantined: AtomicBool,
 }
@@ -92,6 +94,7 @@ impl Segment {
             last_seqno: AtomicU64::new(0),
             tombstone_bytes: AtomicU32::new(0),
             last_tombstone: AtomicU64::new(0),
+            last_pinned: AtomicU64::new(0),
             quarantined: AtomicBool::new(false),
         }
     }
@@ -177,6 +180,16 @@ impl Segment {
         self.last_tombstone.fetch_max(seqno, NUMBER);
     }
 
+    /// Whether replay from `horizon` needs operations in it: then it stays as it is.
+    pub(crate) fn is_pinned(&self, horizon: Seqno) -> bool {
+        let last = self.last_pinned.load(NUMBER);
+        last > 0 && last >= horizon
+    }
+
+    pub(crate) fn add_pinned(&self, seqno: Seqno) {
+        self.last_pinned.fetch_max(seqno, NUMBER);
+    }
+
     pub(crate) fn is_quarantined(&self) -> bool {
         self.quarantined.load(NUMBER)
     }
@@ -195,6 +208,7 @@ impl Segment {
         self.last_seqno.store(0, NUMBER);
         self.tombstone_bytes.store(0, NUMBER);
         self.last_tombstone.store(0, NUMBER);
+        self.last_pinned.store(0, NUMBER);
         self.quarantined.store(false, NUMBER);
         // Release pairs with `seed`: a reader that verifies under the new seed sees `written`.
         self.seed.store(seed.to_bits(), Ordering::Release);

@@ -271,6 +271,46 @@ pub enum Op<'a> {
 }
 
 impl Op<'_> {
+    /// The collections it concerns: two at most.
+    pub(crate) fn collections(&self) -> [Option<CollectionName>; 2] {
+        match self {
+            Self::Nop => [None, None],
+            Self::Create { collection, .. }
+            | Self::Touch { collection, .. }
+            | Self::Write { collection, .. }
+            | Self::Zero { collection, .. }
+            | Self::Truncate { collection, .. }
+            | Self::Remove { collection, .. }
+            | Self::SetAttrs { collection, .. }
+            | Self::RmAttr { collection, .. }
+            | Self::Clone { collection, .. }
+            | Self::CreateCollection { collection, .. }
+            | Self::RemoveCollection { collection }
+            | Self::RmAttrs { collection, .. }
+            | Self::CloneRange { collection, .. }
+            | Self::OmapClear { collection, .. }
+            | Self::OmapSetKeys { collection, .. }
+            | Self::OmapRmKeys { collection, .. }
+            | Self::OmapSetHeader { collection, .. }
+            | Self::OmapRmKeyRange { collection, .. }
+            | Self::SetAllocHint { collection, .. }
+            | Self::CollectionHint { collection, .. }
+            | Self::TryRename { collection, .. }
+            | Self::CollectionSetBits { collection, .. } => [Some(*collection), None],
+            Self::SplitCollection {
+                collection, target, ..
+            }
+            | Self::MergeCollection {
+                collection, target, ..
+            } => [Some(*collection), Some(*target)],
+            Self::CollectionMoveRename {
+                source_collection,
+                collection,
+                ..
+            } => [Some(*source_collection), Some(*collection)],
+        }
+    }
+
     /// Finds what is wrong with the operation whatever the store holds.
     ///
     /// # Errors

@@ -18,7 +18,7 @@ use super::omap_changes::OmapChange;
 use super::pieces::{Piece, Pieces, Source, cut};
 use super::registry::Slot;
 use super::table::Space;
-use super::transaction::{OBJECT_BYTES_MAX, Op};
+use super::op::{OBJECT_BYTES_MAX, Op};
 use super::{BLOCK_BYTES, CollectionName, ObjectId, ObjectName, Objects, Transaction};
 
 /// What an apply does, in order. `work` is the object's place in the plan's works.
@@ -77,6 +77,13 @@ pub(crate) struct Plan<'t> {
     pub(crate) user_bytes: u64,
     names: HashMap<(super::SpaceId, SharedArc<[u8]>), Option<usize>>,
     collections: BTreeMap<CollectionName, (bool, u32)>,
+}
+
+impl Plan<'_> {
+    /// Whether it changes collections.
+    pub(crate) fn has_collections(&self) -> bool {
+        !self.collections.is_empty()
+    }
 }
 
 /// Plans transactions as one.

@@ -46,12 +46,16 @@ impl Slot {
 
 /// All collections by name.
 pub(crate) struct Registry {
+    /// Held from the seqno of a change of a collection until it is made, and while they are
+    /// imaged.
+    pub(crate) changes: Mutex<()>,
     slots: RwLock<BTreeMap<CollectionName, SharedArc<Slot>>>,
 }
 
 impl Registry {
     pub(crate) fn new() -> Self {
         Self {
+            changes: Mutex::new(()),
             slots: RwLock::new(BTreeMap::new()),
         }
     }

@@ -4,6 +4,7 @@
 //! is guarded by its shard's lock; a space's names by the space's. Who holds a space's lock
 //! takes no shard's: a reader looks the id up, lets the space go, and then looks at the node.
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 
 use crate::format::Seqno;
@@ -13,7 +14,7 @@ use crate::sync::{
 };
 
 use super::attributes::Attributes;
-use super::extents::{ExtentMap, References};
+use super::extents::{ExtentMap, References, Unit};
 use super::{ObjectId, SpaceId};
 
 /// Shards of nodes, and checkpoint partitions of shards.
@@ -22,7 +23,7 @@ pub(crate) const PARTITIONS: u32 = 64;
 pub(crate) const SHARDS_A_PARTITION: usize = SHARDS / PARTITIONS as usize;
 
 /// The omap of a node.
-#[derive(Default, Clone)]
+#[derive(Default)]
 pub(crate) struct Omap {
     /// Where the value of each key is.
     pub(crate) keys: OrderedMap,
@@ -65,12 +66,12 @@ impl Node {
         const FIXED: u64 = (size_of::<Node>() + 40 + 48 + 16) as u64;
         let omap = self.omap.as_ref().map_or(0, |omap| {
             let header = omap.header.as_ref().map_or(0, |header| header.len() as u64);
-            size_of::<Omap>() as u64 + omap.keys.memory_bytes() + header
+            size_of::<Omap>() as u64 + omap.keys.memory_bytes() as u64 + header
         });
         FIXED
             + self.name.len() as u64
             + self.attributes.memory_bytes()
-            + self.extents.memory_bytes()
+            + self.extents.memory_bytes() as u64
             + omap
     }
 }
@@ -87,6 +88,8 @@ pub(crate) enum Family {
 pub(crate) struct Members {
     pub(crate) nodes: BTreeMap<u32, Box<Node>>,
     pub(crate) references: References,
+    /// The next clone's number; `None` when they are used up.
+    next: Option<u32>,
 }
 
 impl Family {
@@ -137,30 +140,43 @@ impl Shard {
     }
 
     /// Adds a node; its id must be free.
-    pub(crate) fn insert(&mut self, id: ObjectId, node: Box<Node>) {
-        let Some(family) = self.families.get_mut(&id.family) else {
-            self.families.insert(id.family, Family::One(id.member, node));
+    pub(crate) fn insert(&mut self, id: ObjectId, node: Box<Node>, unit: Unit) {
+        if let Entry::Vacant(free) = self.families.entry(id.family) {
+            free.insert(Family::One(id.member, node));
             return;
-        };
-        self.make_many(id.family);
-        let Some(Family::Many(members)) = self.families.get_mut(&id.family) else {
-            unreachable!("it was just made so")
-        };
-        members.nodes.insert(id.member, node);
+        }
+        if let Some(members) = self.make_many(id.family, unit) {
+            members.next = members.next.max(id.member.checked_add(1));
+            members.nodes.insert(id.member, node);
+        }
     }
 
     /// Gives a family counts of shared payload, before it gets a second member.
-    pub(crate) fn make_many(&mut self, family: u64) {
+    fn make_many(&mut self, family: u64, unit: Unit) -> Option<&mut Members> {
         if let Some(Family::One(..)) = self.families.get(&family) {
             let Some(Family::One(member, node)) = self.families.remove(&family) else {
                 unreachable!("it was just there")
             };
             let members = Members {
                 nodes: BTreeMap::from([(member, node)]),
-                references: References::default(),
+                references: References::new(unit),
+                next: member.checked_add(1),
             };
             self.families.insert(family, Family::Many(Box::new(members)));
         }
+        match self.families.get_mut(&family) {
+            Some(Family::Many(members)) => Some(members),
+            _ => None,
+        }
+    }
+
+    /// A number for a new member of a family, which nobody else gets; `None` when the family
+    /// is gone or has had as many as there are.
+    pub(crate) fn new_member(&mut self, family: u64, unit: Unit) -> Option<u32> {
+        let members = self.make_many(family, unit)?;
+        let number = members.next?;
+        members.next = number.checked_add(1);
+        Some(number)
     }
 
     /// Takes a node out. The caller has given its extents back.
@@ -179,21 +195,6 @@ impl Shard {
                     self.families.remove(&id.family);
                 }
                 node
-            }
-        }
-    }
-
-    /// A member number that no node of the family has.
-    pub(crate) fn free_member(&self, family: u64) -> u32 {
-        match self.families.get(&family) {
-            None => 0,
-            Some(Family::One(member, _)) => member.wrapping_add(1),
-            Some(Family::Many(members)) => {
-                let last = members.nodes.last_key_value().map_or(0, |(member, _)| *member);
-                match last.checked_add(1) {
-                    Some(next) => next,
-                    None => (0..).find(|member| !members.nodes.contains_key(member)).unwrap_or(0),
-                }
             }
         }
     }
@@ -305,6 +306,11 @@ impl Table {
     pub(crate) fn new_family(&self) -> u64 {
         // Relaxed: only uniqueness matters.
         self.next_family.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The family of the next object.
+    pub(crate) fn next_family(&self) -> u64 {
+        self.next_family.load(Ordering::Relaxed)
     }
 
     /// Families up to this one have been used, as replay or an image says.

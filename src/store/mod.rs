@@ -1,6 +1,9 @@
 //! The facade: create, open, the key-value calls, statistics, close.
 
+mod completions;
+mod objects;
 mod options;
+mod owners;
 mod reading;
 mod stats;
 
@@ -10,9 +13,16 @@ use crate::device::{Device, FileDevice, FileOptions};
 use crate::format::Geometry;
 use crate::kv::{Batch, Cursor, KeyValue, Scan, Value};
 use crate::log::{Log, LogOptions, create_superblocks, find_superblock, open_log};
+use crate::object::Objects;
 use crate::sync::{Arc, Mutex, SharedArc, thread};
 use crate::{Error, Result};
 
+use completions::Completions;
+use owners::Owners;
+
+pub use objects::{
+    Callback, Collection, Commit, Extent, ObjectStat, ObjectStore, OmapIterator, Statfs,
+};
 pub use options::{Durability, Options};
 pub use stats::{ClassStats, SegmentCounts, Stats, Written};
 
@@ -21,8 +31,9 @@ const CUTS_BEFORE_CHECKPOINT: usize = crate::format::CUTS_MAX / 2;
 
 /// What the threads of a store share.
 pub(crate) struct Inner {
-    pub(crate) kv: KeyValue,
+    pub(crate) owners: Owners<Objects>,
     pub(crate) log: Log,
+    pub(crate) completions: Completions,
 }
 
 /// A key-value store in one file or block device.
@@ -122,14 +133,9 @@ impl Store {
             blank_headers(&*device, &geometry)?;
         }
         let superblocks = create_superblocks(&*device, geometry, options.first_number.max(1))?;
-        let kv = KeyValue::new(
-            &geometry,
-            options.cache_bytes,
-            options.memory_limit,
-            options.durability,
-        );
+        let owners = owners(&geometry, options);
         let log = Log::create(device, superblocks, log_options(options));
-        Ok(Self::start(kv, log))
+        Ok(Self::start(owners, log))
     }
 
     /// Opens the store on a device of the caller's.
@@ -139,14 +145,11 @@ impl Store {
     pub fn open_on(device: SharedArc<dyn Device>, options: &Options) -> Result<Self> {
         let superblocks = find_superblock(&*device)?;
         let geometry = superblocks.current.geometry;
-        let kv = KeyValue::new(
-            &geometry,
-            options.cache_bytes,
-            options.memory_limit,
-            options.durability,
-        );
-        let log = open_log(device, superblocks, log_options(options), &kv)?;
-        let store = Self::start(kv, log);
+        let owners = owners(&geometry, options);
+        // Whether there are objects is known when all is replayed.
+        owners.objects.set_in_use(true);
+        let log = open_log(device, superblocks, log_options(options), &owners)?;
+        let store = Self::start(owners, log);
         if !options.read_only && store.inner.log.cut_count() >= CUTS_BEFORE_CHECKPOINT {
             // Two generations: the older one must cover the cuts too. Without room for them
             // the cuts stay; a full store opens all the same.
@@ -160,14 +163,19 @@ impl Store {
         Ok(store)
     }
 
-    fn start(kv: KeyValue, log: Log) -> Self {
-        let inner = Arc::new(Inner { kv, log });
+    fn start(owners: Owners<Objects>, log: Log) -> Self {
+        let inner = Arc::new(Inner {
+            owners,
+            log,
+            completions: Completions::new(),
+        });
         let mut threads = Vec::new();
         if !inner.log.options().read_only {
-            let jobs: [fn(&Inner); 3] = [
+            let jobs: [fn(&Inner); 4] = [
                 |inner| inner.log.flusher(),
-                |inner| inner.log.cleaner(&inner.kv),
-                |inner| inner.log.checkpointer(&inner.kv),
+                |inner| inner.log.cleaner(&inner.owners),
+                |inner| inner.log.checkpointer(&inner.owners),
+                |inner| inner.completions.run(&inner.log),
             ];
             for job in jobs {
                 let inner = inner.clone();
@@ -186,7 +194,7 @@ impl Store {
     /// # Errors
     /// `TooLarge`, `NoSpace`, `ReadOnly` before any effect; `Io`, `Poisoned`.
     pub fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
-        self.inner.kv.put(&self.inner.log, key, value)
+        self.inner.owners.kv.put(&self.inner.log, key, value)
     }
 
     /// The value under `key`; `None` when there is none.
@@ -194,7 +202,7 @@ impl Store {
     /// # Errors
     /// `TooLarge`, `Io`, `Corrupt` when the record is damaged.
     pub fn get(&self, key: &[u8]) -> Result<Option<Value>> {
-        self.inner.kv.get(&self.inner.log, key)
+        self.inner.owners.kv.get(&self.inner.log, key)
     }
 
     /// Whether there is a value under `key`. Reads no flash.
@@ -202,7 +210,7 @@ impl Store {
     /// # Errors
     /// `TooLarge`.
     pub fn contains(&self, key: &[u8]) -> Result<bool> {
-        self.inner.kv.contains(key)
+        self.inner.owners.kv.contains(key)
     }
 
     /// Removes the value under `key`; says whether there was one. Works on a full store.
@@ -210,7 +218,7 @@ impl Store {
     /// # Errors
     /// As for [`Store::put`].
     pub fn delete(&self, key: &[u8]) -> Result<bool> {
-        self.inner.kv.delete(&self.inner.log, key)
+        self.inner.owners.kv.delete(&self.inner.log, key)
     }
 
     /// Applies a batch: all of it, or nothing, also over a crash. A batch has at most
@@ -219,7 +227,7 @@ impl Store {
     /// # Errors
     /// As for [`Store::put`].
     pub fn write(&self, batch: Batch) -> Result<()> {
-        self.inner.kv.write(&self.inner.log, batch)
+        self.inner.owners.kv.write(&self.inner.log, batch)
     }
 
     /// Returns when every write accepted so far is on flash.
@@ -241,7 +249,7 @@ impl Store {
     /// Entries from where an earlier scan stopped.
     #[must_use]
     pub fn scan_from(&self, cursor: Cursor) -> Scan<'_> {
-        Scan::new(&self.inner.kv, &self.inner.log, cursor)
+        Scan::new(&self.inner.owners.kv, &self.inner.log, cursor)
     }
 
     /// Writes an image of every partition of the index now, so that an open after a crash
@@ -251,18 +259,18 @@ impl Store {
     /// `NoSpace`, `Io`, `Poisoned`, `ReadOnly`.
     pub fn checkpoint(&self) -> Result<()> {
         self.inner.log.check_writable()?;
-        self.inner.log.checkpoint_all(&self.inner.kv)
+        self.inner.log.checkpoint_all(&self.inner.owners)
     }
 
     /// Sets the size of the record cache in bytes.
     pub fn set_cache_bytes(&self, bytes: u64) {
-        self.inner.kv.cache().set_capacity(bytes);
+        self.inner.owners.kv.cache().set_capacity(bytes);
     }
 
     /// Sets or lifts the bound on index and cache in bytes. What is over it stays; writes
     /// that need more get `NoSpace`.
     pub fn set_memory_limit(&self, bytes: Option<u64>) {
-        self.inner.kv.set_memory_limit(bytes);
+        self.inner.owners.kv.set_memory_limit(bytes);
     }
 
     /// Stops in order: the next open replays nothing.
@@ -280,13 +288,15 @@ impl Store {
             return Ok(());
         }
         let log = &self.inner.log;
+        self.inner.completions.stop();
         log.stop();
         for thread in threads.drain(..) {
             if thread.join().is_err() {
                 log.poison();
             }
         }
-        log.close(&self.inner.kv)
+        self.inner.owners.objects.dig(log);
+        log.close(&self.inner.owners)
     }
 }
 
@@ -295,6 +305,18 @@ impl Drop for Store {
         if let Err(error) = self.stop() {
             tracing::error!(%error, "closing the store failed; the next open recovers it");
         }
+    }
+}
+
+fn owners(geometry: &Geometry, options: &Options) -> Owners<Objects> {
+    Owners {
+        kv: KeyValue::new(
+            geometry,
+            options.cache_bytes,
+            options.memory_limit,
+            options.durability,
+        ),
+        objects: Objects::new(geometry, options.memory_limit),
     }
 }
 

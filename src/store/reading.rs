@@ -9,7 +9,7 @@ impl Store {
     /// A reading of the counters. Costs a pass over the segment table.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        let (kv, log) = (&self.inner.kv, &self.inner.log);
+        let (kv, log) = (&self.inner.owners.kv, &self.inner.log);
         let geometry = log.geometry();
         let table = log.table();
         let read = |counter: &crate::sync::AtomicU64| counter.load(Ordering::Relaxed);

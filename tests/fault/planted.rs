@@ -34,6 +34,7 @@ fn forged(device: &SimulatedDevice, random: &mut Random) -> Vec<u8> {
         data_bytes: first_record_offset(geometry.unit_bytes) as u32,
         record_count: 0,
         seals: true,
+        payload: false,
         frame_index: 0,
         frame_count: 1,
         group: (1 << 40) + 1,

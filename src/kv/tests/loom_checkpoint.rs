@@ -64,6 +64,7 @@ fn loom_image_against_relocation() {
                     address: entry.address,
                     seqno: 1,
                     head: 0,
+                    payload: None,
                 };
                 tested.relocate(Kind::Put, b"k", b"old", position);
             },

@@ -10,6 +10,7 @@ fn position_of(tested: &Tested, key: &[u8], seqno: Seqno) -> Position {
             address: entry.address,
             seqno,
             head: 0,
+            payload: None,
         },
         None => panic!("the key was put"),
     }

@@ -93,7 +93,7 @@ impl Tested {
             delta: 0,
             length,
         };
-        match self.kv.relocate(self.log(), &record, position, 0, 0) {
+        match self.kv.relocate(self.log(), &record, &[], position, 0, 0) {
             Ok(relocation) => relocation,
             Err(NoRoom) => panic!("there is room"),
         }
@@ -137,6 +137,7 @@ impl Tested {
                 address,
                 seqno,
                 head: 0,
+                payload: None,
             };
             assert!(
                 other

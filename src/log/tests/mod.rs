@@ -222,6 +222,7 @@ pub(crate) fn new_put<'a>(key: &'a [u8], value: &'a [u8], head: u8) -> NewRecord
             value,
             content: content_hash(key, value),
         },
+        payload: None,
         length: length_of(key, value),
         head,
         purpose: Purpose::User,

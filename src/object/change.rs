@@ -1,0 +1,163 @@
+//! Changes of nodes, the same for a transaction that is applied and one that is replayed.
+
+use crate::format::Seqno;
+use crate::sync::SharedArc;
+
+use super::extents::{Dropped, Extent, References, Unit};
+use super::table::{Family, Node, Omap, Shard, Space};
+use super::{ObjectId, OmapLocation};
+
+/// What hears of payload that nobody refers to any more.
+pub(crate) type Dead<'a> = dyn FnMut(Dropped) + 'a;
+
+/// Calls with a node's extents and the counts that go with them: an object that shares
+/// nothing has none, and everything it drops is dead.
+pub(crate) fn with_references<T>(
+    shard: &mut Shard,
+    id: ObjectId,
+    unit: Unit,
+    call: impl FnOnce(&mut Node, &mut References) -> T,
+) -> Option<T> {
+    let (node, references) = shard.get_mut(id)?;
+    Some(match references {
+        Some(references) => call(node, references),
+        None => call(node, &mut References::new(unit)),
+    })
+}
+
+pub(crate) fn create(
+    shard: &mut Shard,
+    id: ObjectId,
+    space: SharedArc<Space>,
+    name: SharedArc<[u8]>,
+    version: Seqno,
+    unit: Unit,
+) {
+    shard.insert(id, Box::new(Node::new(space, name, version)), unit);
+}
+
+/// Makes a new member with everything of another but its omap's keys.
+pub(crate) fn clone(
+    shard: &mut Shard,
+    source: u32,
+    id: ObjectId,
+    space: SharedArc<Space>,
+    name: SharedArc<[u8]>,
+    version: Seqno,
+    unit: Unit,
+) -> bool {
+    let source = ObjectId {
+        family: id.family,
+        member: source,
+    };
+    let Some(source) = shard.get(source) else {
+        return false;
+    };
+    let mut node = Box::new(Node::new(space, name, version));
+    node.bytes = source.bytes;
+    node.attributes = source.attributes.clone();
+    node.extents = source.extents.clone();
+    node.hint = source.hint;
+    node.omap = source.omap.as_ref().and_then(|omap| {
+        let header = omap.header.clone();
+        header.is_some().then(|| {
+            Box::new(Omap {
+                header,
+                ..Omap::default()
+            })
+        })
+    });
+    shard.insert(id, node, unit);
+    true
+}
+
+/// Takes a node out and gives its extents back.
+pub(crate) fn remove(
+    shard: &mut Shard,
+    id: ObjectId,
+    unit: Unit,
+    dead: &mut Dead<'_>,
+) -> Option<Box<Node>> {
+    let extents = with_references(shard, id, unit, |node, references| {
+        let extents = std::mem::take(&mut node.extents);
+        extents.release(references, dead);
+    });
+    extents?;
+    let node = shard.remove(id);
+    shard.make_one(id.family);
+    node
+}
+
+pub(crate) fn write(
+    shard: &mut Shard,
+    id: ObjectId,
+    extent: Extent<'_>,
+    version: Seqno,
+    unit: Unit,
+    dead: &mut Dead<'_>,
+) -> bool {
+    with_references(shard, id, unit, |node, references| {
+        node.version = version;
+        node.extents.replace(extent, references, dead);
+    })
+    .is_some()
+}
+
+pub(crate) fn unmap(
+    shard: &mut Shard,
+    id: ObjectId,
+    blocks: (u32, u64),
+    version: Seqno,
+    unit: Unit,
+    dead: &mut Dead<'_>,
+) -> bool {
+    with_references(shard, id, unit, |node, references| {
+        node.version = version;
+        node.extents.unmap(blocks.0, blocks.1, references, dead);
+    })
+    .is_some()
+}
+
+/// The omap of a node, made if there is none.
+pub(crate) fn omap_of(node: &mut Node) -> &mut Omap {
+    node.omap.get_or_insert_default()
+}
+
+/// Drops an omap that says nothing.
+pub(crate) fn trim_omap(node: &mut Node) {
+    let is_nothing = |omap: &Box<Omap>| omap.keys.is_empty() && omap.header.is_none();
+    if node.omap.as_ref().is_some_and(is_nothing) {
+        node.omap = None;
+    }
+}
+
+/// Removes keys; `gone` hears where their values were.
+pub(crate) fn omap_remove<'k>(
+    node: &mut Node,
+    keys: impl Iterator<Item = &'k [u8]>,
+    gone: &mut dyn FnMut(OmapLocation),
+) {
+    if let Some(omap) = &mut node.omap {
+        for key in keys {
+            if let Some(old) = omap.keys.remove(key) {
+                gone(OmapLocation::from_bits(old));
+            }
+        }
+    }
+    trim_omap(node);
+}
+
+impl Shard {
+    /// Turns a family of which one member is left, and nothing shared, into the common case.
+    pub(crate) fn make_one(&mut self, family: u64) {
+        let Some(Family::Many(members)) = self.families.get_mut(&family) else {
+            return;
+        };
+        if members.nodes.len() == 1 && members.references.is_empty() {
+            let Some((member, node)) = members.nodes.pop_first() else {
+                unreachable!("there is one")
+            };
+            self.families.insert(family, Family::One(member, node));
+        }
+    }
+}
