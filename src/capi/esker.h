@@ -300,12 +300,12 @@ int esker_txn_collection_set_bits(esker_txn *txn, const esker_cid *cid, uint32_t
 int esker_txn_collection_hint(esker_txn *txn, const esker_cid *cid, uint32_t kind,
                               esker_bytes hint);
 
-/* Queues transactions, which take effect as one, in the collection's order. When it returns
- * they are readable. An error: none of them happened. Callbacks may be NULL. */
-int esker_queue(esker_store *store, esker_coll *coll, const esker_txn *const *txns, size_t count,
+/* Queues a transaction, in the collection's order. When it returns the effects are readable.
+ * An error: nothing happened. Callbacks may be NULL. The transaction stays the caller's. */
+int esker_queue(esker_store *store, esker_coll *coll, const esker_txn *txn,
                 esker_done_fn on_applied, esker_done_fn on_commit, void *ctx);
-/* Returns when they are on flash. */
-int esker_apply(esker_store *store, esker_coll *coll, const esker_txn *const *txns, size_t count);
+/* Returns when it is on flash. */
+int esker_apply(esker_store *store, esker_coll *coll, const esker_txn *txn);
 
 /* A transaction as flat tables, for callers that have one already: nothing is copied before
  * the log takes it. Operations have Ceph's numbers. `cid`, `oid`, `dest_cid` and `dest_oid`
@@ -359,7 +359,7 @@ typedef struct esker_table {
     size_t op_count;
 } esker_table;
 
-/* As esker_queue(). */
+/* As esker_queue(), of several transactions that take effect as one. */
 int esker_submit(esker_store *store, esker_coll *coll, const esker_table *tables, size_t count,
                  esker_done_fn on_applied, esker_done_fn on_commit, void *ctx);
 

@@ -2,10 +2,11 @@
 
 use std::borrow::Cow;
 use std::ffi::{c_int, c_void};
+use std::slice;
 
 use super::collections::{CollectionHandle, Done, both, queue};
 use super::store::StoreHandle;
-use super::values::{Bytes, Cid, Oid, array, cid, shared_oid, strings};
+use super::values::{Bytes, Cid, Oid, cid, shared_oid, strings};
 use super::{Failure, Outcome, give, guard_unit, guard64, handle, handle_mut, take_back};
 use crate::object::ObjectName;
 use crate::sync::SharedArc;
@@ -300,31 +301,19 @@ pub unsafe extern "C" fn esker_txn_try_rename(
     unsafe { add(txn, make) }
 }
 
-/// The transactions behind an array of pointers.
-///
-/// # Safety
-/// As `esker.h` has them.
-unsafe fn built<'a>(txns: *const *const Built, count: usize) -> Outcome<Vec<Transaction<'a>>> {
-    // SAFETY: the caller's promise, here and below.
-    let txns = unsafe { array(txns, count) }?;
-    let borrow = |txn: &*const Built| Ok(unsafe { handle::<Built>(*txn) }?.reborrow());
-    txns.iter().map(borrow).collect()
-}
-
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_queue(
     store: *const StoreHandle,
     coll: *const CollectionHandle,
-    txns: *const *const Built,
-    count: usize,
+    txn: *const Built,
     on_applied: Done,
     on_commit: Done,
     context: *mut c_void,
 ) -> c_int {
     guard_unit(|| {
         // SAFETY: esker.h, conventions 3 and 5.
-        let (coll, txns) = unsafe { (both(store, coll)?, built(txns, count)?) };
-        queue(coll, &txns, on_applied, on_commit, context)
+        let (coll, txn) = unsafe { (both(store, coll)?, handle(txn)?) };
+        queue(coll, slice::from_ref(txn), on_applied, on_commit, context)
     })
 }
 
@@ -332,12 +321,12 @@ pub unsafe extern "C" fn esker_queue(
 pub unsafe extern "C" fn esker_apply(
     store: *const StoreHandle,
     coll: *const CollectionHandle,
-    txns: *const *const Built,
-    count: usize,
+    txn: *const Built,
 ) -> c_int {
     guard_unit(|| {
         // SAFETY: esker.h, conventions 3 and 5.
-        let (coll, txns) = unsafe { (both(store, coll)?, built(txns, count)?) };
-        Ok(coll.store.apply_transactions(&coll.collection, &txns)?)
+        let (coll, txn) = unsafe { (both(store, coll)?, handle(txn)?) };
+        let txns = slice::from_ref(txn);
+        Ok(coll.store.apply_transactions(&coll.collection, txns)?)
     })
 }
