@@ -150,6 +150,7 @@ fn unsafe_code_stays_at_home() {
         "src/device/aligned.rs",
         "src/device/ring.rs",
         "src/device/file.rs",
+        "src/index/ordered/tests/allocator.rs",
         "src/index/unit.rs",
         "src/sync.rs",
         "src/bin/esker/compare/rocksdb.rs",

@@ -1,8 +1,7 @@
 //! Operations on objects and collections, in Ceph's names and numbers, and their limits.
 
-use std::borrow::Cow;
-
 use super::CollectionName;
+use super::bytes::Bytes;
 use super::name::{ObjectName, low_bits};
 use crate::sync::SharedArc;
 use crate::{Error, Result};
@@ -21,8 +20,6 @@ pub const OMAP_KEY_BYTES_MAX: usize = 32 << 10;
 /// Longest omap value or header in bytes.
 pub const OMAP_VALUE_BYTES_MAX: usize = 16 << 20;
 
-/// Bytes that a transaction borrows or owns.
-pub(super) type Bytes<'a> = Cow<'a, [u8]>;
 /// The name of an object in a transaction: cheap to clone.
 pub(super) type Name = SharedArc<ObjectName>;
 

@@ -5,7 +5,8 @@
 //! copied before the log takes it.
 
 use super::CollectionName;
-use super::op::{Bytes, Name, Op};
+use super::bytes::{Bytes, IntoBytes};
+use super::op::{Name, Op};
 use crate::Result;
 
 /// An ordered list of operations that take effect together.
@@ -78,7 +79,7 @@ impl<'a> Transaction<'a> {
     }
 
     /// Adds [`Op::Write`]: the pieces one behind the other.
-    pub fn write<P: Into<Bytes<'a>>>(
+    pub fn write<P: IntoBytes<'a>>(
         &mut self,
         collection: CollectionName,
         object: &Name,
@@ -89,7 +90,7 @@ impl<'a> Transaction<'a> {
             collection,
             object: object.clone(),
             offset,
-            data: pieces.into_iter().map(Into::into).collect(),
+            data: pieces.into_iter().map(IntoBytes::into_bytes).collect(),
         })
     }
 
@@ -131,14 +132,14 @@ impl<'a> Transaction<'a> {
         &mut self,
         collection: CollectionName,
         object: &Name,
-        attr: impl Into<Bytes<'a>>,
-        value: impl Into<Bytes<'a>>,
+        attr: impl IntoBytes<'a>,
+        value: impl IntoBytes<'a>,
     ) -> &mut Self {
         self.setattrs(collection, object, [(attr, value)])
     }
 
     /// Adds [`Op::SetAttrs`].
-    pub fn setattrs<K: Into<Bytes<'a>>, V: Into<Bytes<'a>>>(
+    pub fn setattrs<K: IntoBytes<'a>, V: IntoBytes<'a>>(
         &mut self,
         collection: CollectionName,
         object: &Name,
@@ -156,12 +157,12 @@ impl<'a> Transaction<'a> {
         &mut self,
         collection: CollectionName,
         object: &Name,
-        attr: impl Into<Bytes<'a>>,
+        attr: impl IntoBytes<'a>,
     ) -> &mut Self {
         self.push(Op::RmAttr {
             collection,
             object: object.clone(),
-            attr: attr.into(),
+            attr: attr.into_bytes(),
         })
     }
 
@@ -286,7 +287,7 @@ impl<'a> Transaction<'a> {
     }
 
     /// Adds [`Op::OmapSetKeys`].
-    pub fn omap_setkeys<K: Into<Bytes<'a>>, V: Into<Bytes<'a>>>(
+    pub fn omap_setkeys<K: IntoBytes<'a>, V: IntoBytes<'a>>(
         &mut self,
         collection: CollectionName,
         object: &Name,
@@ -300,7 +301,7 @@ impl<'a> Transaction<'a> {
     }
 
     /// Adds [`Op::OmapRmKeys`].
-    pub fn omap_rmkeys<K: Into<Bytes<'a>>>(
+    pub fn omap_rmkeys<K: IntoBytes<'a>>(
         &mut self,
         collection: CollectionName,
         object: &Name,
@@ -309,7 +310,7 @@ impl<'a> Transaction<'a> {
         self.push(Op::OmapRmKeys {
             collection,
             object: object.clone(),
-            keys: keys.into_iter().map(Into::into).collect(),
+            keys: keys.into_iter().map(IntoBytes::into_bytes).collect(),
         })
     }
 
@@ -318,14 +319,14 @@ impl<'a> Transaction<'a> {
         &mut self,
         collection: CollectionName,
         object: &Name,
-        first: impl Into<Bytes<'a>>,
-        last: impl Into<Bytes<'a>>,
+        first: impl IntoBytes<'a>,
+        last: impl IntoBytes<'a>,
     ) -> &mut Self {
         self.push(Op::OmapRmKeyRange {
             collection,
             object: object.clone(),
-            first: first.into(),
-            last: last.into(),
+            first: first.into_bytes(),
+            last: last.into_bytes(),
         })
     }
 
@@ -334,12 +335,12 @@ impl<'a> Transaction<'a> {
         &mut self,
         collection: CollectionName,
         object: &Name,
-        header: impl Into<Bytes<'a>>,
+        header: impl IntoBytes<'a>,
     ) -> &mut Self {
         self.push(Op::OmapSetHeader {
             collection,
             object: object.clone(),
-            header: header.into(),
+            header: header.into_bytes(),
         })
     }
 
@@ -371,20 +372,20 @@ impl<'a> Transaction<'a> {
         &mut self,
         collection: CollectionName,
         kind: u32,
-        hint: impl Into<Bytes<'a>>,
+        hint: impl IntoBytes<'a>,
     ) -> &mut Self {
         self.push(Op::CollectionHint {
             collection,
             kind,
-            hint: hint.into(),
+            hint: hint.into_bytes(),
         })
     }
 }
 
-fn pairs<'a, K: Into<Bytes<'a>>, V: Into<Bytes<'a>>>(
+fn pairs<'a, K: IntoBytes<'a>, V: IntoBytes<'a>>(
     from: impl IntoIterator<Item = (K, V)>,
 ) -> Vec<(Bytes<'a>, Bytes<'a>)> {
     from.into_iter()
-        .map(|(key, value)| (key.into(), value.into()))
+        .map(|(key, value)| (key.into_bytes(), value.into_bytes()))
         .collect()
 }

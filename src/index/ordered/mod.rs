@@ -2,7 +2,8 @@
 //!
 //! It is for omaps and for the names of a space: there are many maps, most of them empty or
 //! tiny, a few with millions of keys that are much alike. With keys of 31 bytes that differ in
-//! the last few it takes 13 bytes a key when they come in order, 17 in random order.
+//! the last few it takes 14 bytes a key, whether they come in order or not, and up to 17 after
+//! random removals. A map of one such key takes 104.
 //!
 //! - **Leaves** (`leaf.rs`) hold up to 64 entries, each key without what it has in common with
 //!   the one before. `edit.rs` changes an entry in place, `reshape.rs` cuts and joins leaves.

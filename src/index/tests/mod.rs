@@ -53,12 +53,12 @@ fn entry_at(units: u64) -> Entry {
 
 /// SplitMix64: small, and the same on every machine.
 #[cfg(not(loom))]
-struct Random(u64);
+pub(super) struct Random(u64);
 
 #[cfg(not(loom))]
 impl Random {
     /// From `ESKER_SEED` or a fixed seed, which is printed either way.
-    fn from_environment() -> Self {
+    pub(super) fn from_environment() -> Self {
         let seed = std::env::var("ESKER_SEED")
             .ok()
             .and_then(|seed| seed.parse().ok());
@@ -67,12 +67,12 @@ impl Random {
         Self(seed)
     }
 
-    fn next(&mut self) -> u64 {
+    pub(super) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         mix(self.0)
     }
 
-    fn below(&mut self, bound: u64) -> u64 {
+    pub(super) fn below(&mut self, bound: u64) -> u64 {
         self.next() % bound
     }
 }

@@ -6,10 +6,9 @@
 
 use std::ops::Range;
 
-use super::leaf::{
-    HEAD_WORDS, Head, LEAF_BLOCKS_MAX, LEAF_EXTENTS_MAX, LEAF_WORDS_MAX, Leaf, first_word,
-};
-use super::{BLOCKS_MAX, Dead, Extent, ExtentMap, Leaves, References, SECTORS_MAX, Slot, Unit};
+use super::draft::Draft;
+use super::leaf::{Head, LEAF_BLOCKS_MAX, LEAF_EXTENTS_MAX, Leaf};
+use super::{BLOCKS_MAX, Dead, Extent, ExtentMap, Leaves, References, Slot, Unit};
 
 /// Leaves that are together no larger than this become one: well below the limits, so that
 /// the next write does not split it again.
@@ -136,46 +135,22 @@ impl ExtentMap {
         dead: &mut Dead<'_>,
     ) {
         let unit = references.unit();
-        let (first, end) = (u64::from(window.0), window.1);
-        let mut draft = Draft::new(unit);
-        let mut pending = extent;
-        for index in touched.clone() {
-            let leaf = self.leaf(index);
-            debug_assert!(leaf.unit() == unit, "one store has one unit");
-            let is_shared = leaf.is_shared();
-            for (head, checksums) in leaf.iter() {
-                if u64::from(head.first) >= end
-                    && let Some(extent) = pending.take()
-                {
-                    draft.push(head_of(extent), extent.checksums);
-                }
-                if let Some(covered) = head.clip(first, end, unit)
-                    && !is_shared
-                {
-                    references.piece_dropped(&covered, dead);
-                }
-                if let Some(kept) = head.clip(0, first, unit) {
-                    draft.push(kept, &checksums[..kept.count as usize]);
-                    if is_shared {
-                        references.piece_added(&kept);
-                    }
-                }
-                if let Some(kept) = head.clip(end, BLOCKS_MAX, unit) {
-                    if let Some(extent) = pending.take() {
-                        draft.push(head_of(extent), extent.checksums);
-                    }
-                    draft.push(kept, &checksums[(head.count - kept.count) as usize..]);
-                    if is_shared {
-                        references.piece_added(&kept);
-                    }
-                }
+        let mut change = Change {
+            first: u64::from(window.0),
+            end: window.1,
+            pending: extent,
+            draft: Draft::new(unit),
+        };
+        let leaves = if touched.len() == 1 {
+            change.patch(self.leaf(touched.start), references, dead)
+        } else {
+            for index in touched.clone() {
+                let leaf = self.leaf(index);
+                change.take(leaf, 0..leaf.extents(), references, dead);
             }
-        }
-        let is_appended = pending.is_some();
-        if let Some(extent) = pending {
-            draft.push(head_of(extent), extent.checksums);
-        }
-        let leaves = draft.leaves(is_appended);
+            let is_appended = change.finish();
+            change.draft.leaves(is_appended)
+        };
         let (from, count) = (touched.start, leaves.len());
         self.splice(touched, leaves);
         self.join_small(from..from + count, unit);
@@ -237,6 +212,90 @@ impl ExtentMap {
     }
 }
 
+/// A change of some blocks, on its way through the leaves that have them.
+struct Change<'a> {
+    /// The first block that changes.
+    first: u64,
+    /// The block after the last.
+    end: u64,
+    /// The new extent, until its place is reached.
+    pending: Option<Extent<'a>>,
+    draft: Draft,
+}
+
+impl Change<'_> {
+    /// Takes extents of a leaf into the draft, except what the change covers.
+    fn take(
+        &mut self,
+        leaf: &Leaf,
+        extents: Range<usize>,
+        references: &mut References,
+        dead: &mut Dead<'_>,
+    ) {
+        let unit = references.unit();
+        debug_assert!(leaf.unit() == unit, "one store has one unit");
+        let is_shared = leaf.is_shared();
+        for (head, checksums) in leaf.iter_of(extents) {
+            if u64::from(head.first) >= self.end {
+                self.finish();
+            }
+            if let Some(covered) = head.clip(self.first, self.end, unit)
+                && !is_shared
+            {
+                references.piece_dropped(&covered, dead);
+            }
+            if let Some(kept) = head.clip(0, self.first, unit) {
+                self.draft.push(kept, &checksums[..kept.count as usize]);
+                if is_shared {
+                    references.piece_added(&kept);
+                }
+            }
+            if let Some(kept) = head.clip(self.end, BLOCKS_MAX, unit) {
+                self.finish();
+                let skipped = (head.count - kept.count) as usize;
+                self.draft.push(kept, &checksums[skipped..]);
+                if is_shared {
+                    references.piece_added(&kept);
+                }
+            }
+        }
+    }
+
+    /// Puts the new extent where it belongs, if it is not there; whether it was missing.
+    fn finish(&mut self) -> bool {
+        let Some(extent) = self.pending.take() else {
+            return false;
+        };
+        self.draft.push(head_of(extent), extent.checksums);
+        true
+    }
+
+    /// Changes one leaf. Only the extents about the change go through the draft, with one
+    /// more on each side to merge with; the others are copied as words.
+    fn patch(
+        &mut self,
+        leaf: &Leaf,
+        references: &mut References,
+        dead: &mut Dead<'_>,
+    ) -> Vec<Leaf> {
+        let about = leaf.about(self.first, self.end);
+        if leaf.is_shared() {
+            let beside = leaf
+                .iter_of(0..about.start)
+                .chain(leaf.iter_of(about.end..leaf.extents()));
+            for (head, _) in beside {
+                references.piece_added(&head);
+            }
+        }
+        self.take(leaf, about.clone(), references, dead);
+        let is_appended = self.finish() && about.end == leaf.extents();
+        match self.draft.patched(leaf, about.clone()) {
+            Some(patched) => vec![patched],
+            None => self.draft.widened(leaf, about).leaves(is_appended),
+        }
+    }
+}
+
 /// The head of an extent.
 fn head_of(extent: Extent<'_>) -> Head {
     Head {
@@ -245,127 +304,5 @@ fn head_of(extent: Extent<'_>) -> Head {
         address: extent.address.units(),
         tail_sectors: extent.tail_sectors,
         exponent: extent.exponent,
-    }
-}
-
-/// Extents that are to become leaves. They are merged as they come; one may have more
-/// blocks than a leaf holds.
-pub(super) struct Draft {
-    unit: Unit,
-    heads: Vec<Head>,
-    checksums: Vec<u32>,
-}
-
-impl Draft {
-    /// An empty draft.
-    pub(super) fn new(unit: Unit) -> Self {
-        Self {
-            unit,
-            heads: Vec::with_capacity(LEAF_EXTENTS_MAX + 2),
-            checksums: Vec::with_capacity(LEAF_BLOCKS_MAX),
-        }
-    }
-
-    /// Adds an extent after all others.
-    pub(super) fn push(&mut self, head: Head, checksums: &[u32]) {
-        debug_assert!(head.count as usize == checksums.len());
-        self.checksums.extend_from_slice(checksums);
-        match self.heads.last_mut() {
-            Some(last) if last.continues_with(&head, self.unit) => {
-                last.count += head.count;
-                last.tail_sectors = head.tail_sectors;
-            }
-            last => {
-                debug_assert!(last.is_none_or(|last| last.end() <= u64::from(head.first)));
-                self.heads.push(head);
-            }
-        }
-    }
-
-    /// The leaves of the draft: as few as can be, and equally full unless a sequential
-    /// write at the end is about to fill the last.
-    pub(super) fn leaves(&self, is_appended: bool) -> Vec<Leaf> {
-        let (extents, blocks) = (self.heads.len(), self.checksums.len());
-        let count = extents
-            .div_ceil(LEAF_EXTENTS_MAX)
-            .max(blocks.div_ceil(LEAF_BLOCKS_MAX));
-        let mut leaves = Vec::with_capacity(count);
-        let (extents_most, blocks_most) = if is_appended || count <= 1 {
-            (LEAF_EXTENTS_MAX, LEAF_BLOCKS_MAX)
-        } else {
-            (extents.div_ceil(count), blocks.div_ceil(count))
-        };
-        let mut packer = Packer::new(self);
-        for &head in &self.heads {
-            let mut rest = Some(head);
-            while let Some(head) = rest {
-                let room = LEAF_BLOCKS_MAX - packer.blocks;
-                let fits = head.count as usize <= room;
-                // An extent is cut in two only where the leaf would be left half empty.
-                let leaves_half =
-                    packer.blocks >= LEAF_BLOCKS_MAX / 2 && head.count as usize <= LEAF_BLOCKS_MAX;
-                if packer.extents >= extents_most
-                    || packer.blocks >= blocks_most
-                    || (!fits && leaves_half)
-                {
-                    leaves.push(packer.leaf());
-                    continue;
-                }
-                let cut = u64::from(head.first) + room as u64;
-                rest = head.clip(cut, BLOCKS_MAX, self.unit);
-                if let Some(part) = head.clip(0, cut, self.unit) {
-                    packer.push(&part);
-                }
-            }
-        }
-        if packer.extents > 0 {
-            leaves.push(packer.leaf());
-        }
-        leaves
-    }
-}
-
-/// Packs the extents of a draft, leaf after leaf.
-struct Packer<'a> {
-    draft: &'a Draft,
-    words: Vec<u32>,
-    extents: usize,
-    blocks: usize,
-    /// Checksums of the draft that are in leaves already.
-    packed: usize,
-}
-
-impl<'a> Packer<'a> {
-    fn new(draft: &'a Draft) -> Self {
-        let mut words = Vec::with_capacity(LEAF_WORDS_MAX);
-        words.push(0);
-        Self {
-            draft,
-            words,
-            extents: 0,
-            blocks: 0,
-            packed: 0,
-        }
-    }
-
-    /// Adds an extent to the next leaf.
-    fn push(&mut self, head: &Head) {
-        debug_assert!((1..=SECTORS_MAX).contains(&head.tail_sectors));
-        self.words.extend_from_slice(&head.pack(self.blocks));
-        self.extents += 1;
-        self.blocks += head.count as usize;
-    }
-
-    /// The leaf of the extents since the last.
-    fn leaf(&mut self) -> Leaf {
-        debug_assert!(self.words.len() == 1 + self.extents * HEAD_WORDS);
-        self.words[0] = first_word(self.extents, self.draft.unit);
-        let checksums = &self.draft.checksums[self.packed..self.packed + self.blocks];
-        self.words.extend_from_slice(checksums);
-        self.packed += self.blocks;
-        let leaf = Leaf::new(&self.words);
-        self.words.truncate(1);
-        (self.extents, self.blocks) = (0, 0);
-        leaf
     }
 }

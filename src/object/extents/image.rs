@@ -14,6 +14,7 @@ use super::{ExtentMap, Leaves, Slot, Unit};
 use crate::format::Invalid;
 use crate::format::bytes::u32_at;
 
+/// Bytes of a word in an image.
 const WORD_BYTES: usize = size_of::<u32>();
 
 /// The leaves that an image has so far. The maps cannot change meanwhile: a leaf is known

@@ -13,6 +13,8 @@
 //! address in memory. Extents are in ascending order, do not overlap, and only the last
 //! block of each may be short.
 
+use std::ops::Range;
+
 use super::{BLOCK_BYTES, BlockRef, Extent, SECTOR_BYTES, SECTORS_MAX, Unit};
 use crate::format::{ADDRESS_BITS, Address, Invalid};
 use crate::sync::SharedArc;
@@ -127,6 +129,14 @@ impl Head {
     }
 }
 
+/// Makes stored heads have `shift` more checksums before their own.
+pub(super) fn shift_before(heads: &mut [u32], shift: i32) {
+    for words in heads.as_chunks_mut::<HEAD_WORDS>().0 {
+        // The sum is in the field's range, and above the field are zeros: a carry is lost.
+        words[2] = words[2].wrapping_add((shift as u32) << BEFORE_SHIFT);
+    }
+}
+
 /// Bytes stored of `count` blocks, the last of which has `tail_sectors`.
 pub(super) fn stored_bytes(count: u32, tail_sectors: u8) -> u64 {
     (u64::from(count) - 1) * BLOCK_BYTES + u64::from(tail_sectors) * SECTOR_BYTES
@@ -233,10 +243,40 @@ impl Leaf {
         &self.0[1 + self.extents() * HEAD_WORDS..]
     }
 
+    /// The stored form of some extents.
+    pub(super) fn head_words(&self, extents: Range<usize>) -> &[u32] {
+        &self.0[1 + extents.start * HEAD_WORDS..1 + extents.end * HEAD_WORDS]
+    }
+
+    /// Number of checksums before those of an extent; of all at the end.
+    pub(super) fn before(&self, index: usize) -> usize {
+        if index == self.extents() {
+            self.blocks()
+        } else {
+            self.head(index).1
+        }
+    }
+
+    /// The extents that a change of the blocks `first..end` can concern: those that have
+    /// some of them, and one on each side.
+    pub(super) fn about(&self, first: u64, end: u64) -> Range<usize> {
+        let heads = self.head_words(0..self.extents());
+        let heads = heads.as_chunks::<HEAD_WORDS>().0;
+        let from = heads.partition_point(|words| u64::from(words[0]) < first);
+        let until = heads.partition_point(|words| u64::from(words[0]) < end);
+        // The extent before `from` may reach into the window; then it has a neighbour too.
+        from.saturating_sub(2)..(until + 1).min(self.extents())
+    }
+
     /// All extents with their checksums.
     pub(super) fn iter(&self) -> impl Iterator<Item = (Head, &[u32])> {
-        let mut checksums = self.checksums();
-        let heads = &self.0[1..1 + self.extents() * HEAD_WORDS];
+        self.iter_of(0..self.extents())
+    }
+
+    /// Some extents with their checksums.
+    pub(super) fn iter_of(&self, extents: Range<usize>) -> impl Iterator<Item = (Head, &[u32])> {
+        let mut checksums = &self.checksums()[self.before(extents.start)..];
+        let heads = self.head_words(extents);
         heads.as_chunks::<HEAD_WORDS>().0.iter().map(move |&words| {
             let (head, _) = Head::unpack(words);
             let (own, rest) = checksums.split_at(head.count as usize);
@@ -247,7 +287,7 @@ impl Leaf {
 
     /// Index of the first extent that ends after `block`.
     pub(super) fn search(&self, block: u32) -> usize {
-        let heads = &self.0[1..1 + self.extents() * HEAD_WORDS];
+        let heads = self.head_words(0..self.extents());
         let heads = heads.as_chunks::<HEAD_WORDS>().0;
         let after = heads.partition_point(|words| words[0] <= block);
         match after.checked_sub(1) {

@@ -7,6 +7,7 @@
 //! every clone of a map counts as a member until [`ExtentMap::release`] takes it back, and
 //! a piece of payload is referred to for the same logical blocks in all of them.
 
+mod draft;
 mod edit;
 mod image;
 mod leaf;
@@ -153,6 +154,7 @@ struct Slot {
 }
 
 impl Slot {
+    /// The slot of a leaf.
     fn new(leaf: Leaf) -> Self {
         let first = leaf.first();
         Self { first, leaf }

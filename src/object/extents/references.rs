@@ -20,6 +20,14 @@ struct Piece {
     count: u32,
 }
 
+/// What is written down of a range, and beside it.
+struct Found {
+    /// The count of all of it: 1 when nothing is written down; `None` when it is mixed.
+    count: Option<u32>,
+    /// The counts of the pieces that end where it begins and begin where it ends.
+    beside: [Option<u32>; 2],
+}
+
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct References {
@@ -89,6 +97,9 @@ impl References {
     /// One more leaf refers to a piece, which some other refers to already.
     pub(super) fn piece_added(&mut self, head: &Head) {
         let (start, end) = self.bounds(head);
+        if self.recount(start, end, |count| count.saturating_add(1)) {
+            return;
+        }
         self.split(start);
         self.split(end);
         // Where nothing is written down the other is the only one.
@@ -123,6 +134,16 @@ impl References {
             dead(self.dropped(start, end - start));
             return;
         }
+        let mut before = 0;
+        if self.recount(start, end, |count| {
+            before = count;
+            (count - 1).max(1)
+        }) {
+            if before == 1 {
+                dead(self.dropped(start, end - start));
+            }
+            return;
+        }
         self.split(start);
         self.split(end);
         let unit = self.unit;
@@ -146,6 +167,53 @@ impl References {
         }
         self.coalesce(start);
         self.coalesce(end);
+    }
+
+    /// Counts a range anew if it has one count and has it alone, before and after: most
+    /// often it is one piece or none, and then this is one search and not six.
+    fn recount(&mut self, start: u64, end: u64, anew: impl FnOnce(u32) -> u32) -> bool {
+        let found = self.find(start, end);
+        let Some(old) = found.count else {
+            return false;
+        };
+        let count = anew(old);
+        if count > 1 && found.beside.contains(&Some(count)) {
+            return false;
+        }
+        match (old, count) {
+            (1, 1) => {}
+            (_, 1) => {
+                self.pieces.remove(&start);
+            }
+            _ => {
+                let units = (end - start) as u32;
+                self.pieces.insert(start, Piece { units, count });
+            }
+        }
+        true
+    }
+
+    /// Looks a range up.
+    fn find(&self, start: u64, end: u64) -> Found {
+        let mut found = Found {
+            count: Some(1),
+            beside: [None, None],
+        };
+        for (&from, piece) in self.pieces.range(..=end).rev() {
+            let until = from + u64::from(piece.units);
+            if from == end {
+                found.beside[1] = Some(piece.count);
+            } else if until <= start {
+                found.beside[0] = (until == start).then_some(piece.count);
+                break;
+            } else if (from, until) == (start, end) {
+                found.count = Some(piece.count);
+            } else {
+                found.count = None;
+                break;
+            }
+        }
+        found
     }
 
     /// The `units` at `old` are at `new` from now on, for all that refer to them.

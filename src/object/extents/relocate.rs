@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use super::edit::Draft;
+use super::draft::Draft;
 use super::leaf::{Head, Leaf};
 use super::{BLOCKS_MAX, ExtentMap, References, Unit};
 use crate::format::{ADDRESS_BITS, Address};
@@ -93,6 +93,7 @@ struct Plan {
 }
 
 impl Plan {
+    /// Checks the ranges of a move.
     fn new(change: Move, unit: Unit) -> Self {
         let end = u64::from(change.first) + u64::from(change.count);
         assert!(end <= BLOCKS_MAX, "an object ends at block 2^32");

@@ -43,7 +43,8 @@ fn round_trip() {
             at += copy.decode_leaf(&image[at..]).unwrap();
         }
         assert_eq!(content(&copy), content(&map));
-        assert!(copy.memory_bytes() <= map.memory_bytes() + 1000);
+        // Slack differs.
+        assert!(copy.memory_bytes() <= map.memory_bytes() * 17 / 16 + 1000);
         // It goes on as a map.
         let mut model: Model = content(&map).into_iter().collect();
         for _ in 0..200 {

@@ -26,9 +26,9 @@ fn small_maps_are_small() {
     let (_, one) = measured(|| map_of(0..1));
     let (_, three) = measured(|| map_of(0..3));
     println!("empty {none}, one key {one}, three keys {three} bytes");
-    // The map, the key, the value, and 40 for the leaf and the allocator.
-    assert!(one <= 24 + 31 + 8 + 40);
-    assert!(three <= 24 + 33 + 24 + 40);
+    // The map, the key, the value, and up to 44 for the leaf and the allocator.
+    assert!(one <= 24 + 31 + 8 + 44);
+    assert!(three <= 24 + 33 + 24 + 44);
 }
 
 #[test]

@@ -4,53 +4,54 @@ use super::*;
 use std::hint::black_box;
 use std::time::Instant;
 
-const OPERATIONS: usize = 400_000;
+/// Operations measured together: few, so that other processes disturb few of the runs.
+const RUN: usize = 64;
+const RUNS: usize = 6000;
 
-/// Nanoseconds of an operation on each of the keys.
-fn time(keys: &[[u8; 31]], mut operation: impl FnMut(&[u8])) -> f64 {
+/// Adds the nanoseconds of an operation on each of the keys to `runs`.
+fn time(runs: &mut Vec<f64>, keys: &[[u8; 31]], mut operation: impl FnMut(&[u8])) {
     let start = Instant::now();
     for key in keys {
         operation(key);
     }
-    start.elapsed().as_nanos() as f64 / keys.len() as f64
+    runs.push(start.elapsed().as_nanos() as f64 / keys.len() as f64);
 }
 
-/// Times operations on random keys of a map of `count`: get, update, remove and insert again,
-/// insert between.
+fn median(mut runs: Vec<f64>) -> f64 {
+    runs.sort_by(f64::total_cmp);
+    runs[runs.len() / 2]
+}
+
+/// Times operations on random keys of a map of `count`: get, update, remove, insert again, and
+/// the next after an absent key.
 fn times(count: u64, random: &mut Random) -> [f64; 5] {
-    let mut map = map_of(
-        shuffled(count, random)
-            .into_iter()
-            .map(|number| number * 10),
-    );
-    let mut keys = |offset| -> Vec<[u8; 31]> {
-        let mut key = |_| log_key(random.below(count) * 10 + offset);
-        (0..OPERATIONS)
-            .map(|at| key(at).try_into().unwrap())
-            .collect()
-    };
-    let (present, absent) = (keys(0), keys(5));
-    let get = time(&present, |key| {
-        black_box(map.get(key));
-    });
-    let update = time(&present, |key| {
-        black_box(map.update(key, 1, 1));
-    });
-    // In runs of 64, so that the map stays as large as it is.
-    let (mut remove, mut insert) = (0.0, 0.0);
-    for keys in present.chunks(64) {
-        remove += time(keys, |key| {
+    let numbers = shuffled(count, random);
+    let mut map = map_of(numbers.into_iter().map(|number| number * 10));
+    let mut times: [Vec<f64>; 5] = Default::default();
+    for _ in 0..RUNS {
+        let mut keys = |offset| -> Vec<[u8; 31]> {
+            let keys = (0..RUN).map(|_| log_key(random.below(count) * 10 + offset));
+            keys.map(|key| key.try_into().unwrap()).collect()
+        };
+        time(&mut times[0], &keys(0), |key| {
+            black_box(map.get(key));
+        });
+        time(&mut times[1], &keys(0), |key| {
+            black_box(map.update(key, 1, 1));
+        });
+        // The map stays as large as it is.
+        let gone = keys(0);
+        time(&mut times[2], &gone, |key| {
             black_box(map.remove(key));
         });
-        insert += time(keys, |key| {
+        time(&mut times[3], &gone, |key| {
             black_box(map.insert(key, 1));
         });
+        time(&mut times[4], &keys(5), |key| {
+            black_box(map.first_after(key));
+        });
     }
-    let runs = present.chunks(64).len() as f64;
-    let next = time(&absent, |key| {
-        black_box(map.first_after(key));
-    });
-    [get, update, remove / runs, insert / runs, next]
+    times.map(median)
 }
 
 #[test]
@@ -62,10 +63,7 @@ fn a_large_map_is_about_as_fast_as_a_small_one() {
         "keys"
     );
     for count in [1000, 10_000, 100_000, 1_000_000] {
-        let best = (0..3)
-            .map(|_| times(count, &mut random))
-            .reduce(|a, b| std::array::from_fn(|at| a[at].min(b[at])));
-        let [get, update, remove, insert, next] = best.unwrap();
+        let [get, update, remove, insert, next] = times(count, &mut random);
         println!("{count:>9} {get:4.0} {update:7.0} {remove:7.0} {insert:7.0} {next:12.0}");
     }
     let start = Instant::now();

@@ -4,10 +4,13 @@ use fastrand::Rng;
 
 use super::model::Family;
 
-/// Runs `steps` random steps of each of some seeds.
+/// Runs `steps` random steps of each of some seeds, or of the one in `ESKER_SEED`.
 fn run(seeds: std::ops::Range<u64>, members_max: usize, blocks: u32, large: u32, steps: u32) {
-    for seed in seeds {
-        println!("seed {seed}");
+    let given = std::env::var("ESKER_SEED")
+        .ok()
+        .and_then(|seed| seed.parse().ok());
+    for seed in given.map_or(seeds, |seed| seed..seed + 1) {
+        println!("ESKER_SEED={seed}");
         let mut rng = Rng::with_seed(seed);
         let mut family = Family::new(8 << (seed % 5), blocks);
         for _ in 0..steps {

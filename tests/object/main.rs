@@ -1,0 +1,19 @@
+//! The object store's contract: a conformance suite that any implementation of
+//! [`interface::ObjectInterface`] runs, a reference model in memory, and random transactions
+//! that drive two stores side by side.
+//!
+//! `design/objects-conformance.md` lists which of Ceph's own store tests have their like
+//! here. Random tests print their seed; `ESKER_SEED` repeats it, `ESKER_OBJECT_OPS` sets
+//! their number of operations.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+#[macro_use]
+mod conformance;
+mod contents;
+mod interface;
+mod model;
+mod random;
+
+conformance_tests!(model_store, model::ModelStore::new());
