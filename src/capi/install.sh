@@ -23,11 +23,14 @@ built=${CARGO_TARGET_DIR:-$tree/target}/release
 cargo rustc --release --lib --crate-type cdylib,staticlib -- \
     -C "link-arg=-Wl,-soname,libesker.so.$abi"
 
-# One object with local symbols: an archive of Rust's would clash with another one's.
+# One object with local symbols: an archive of Rust's would clash with another one's. The
+# bitcode that the standard library carries cannot be joined, and the linker's plug-in for it
+# gives up.
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 ld -r -u esker_abi --whole-archive "$built/libesker.a" -o "$scratch/all.o" --no-whole-archive
-objcopy --wildcard --keep-global-symbol='esker_*' "$scratch/all.o" "$scratch/esker.o"
+objcopy --wildcard --keep-global-symbol='esker_*' --remove-section=.llvmbc \
+    --remove-section=.llvmcmd "$scratch/all.o" "$scratch/esker.o"
 rm -f "$scratch/libesker.a"
 ar rcs "$scratch/libesker.a" "$scratch/esker.o"
 
