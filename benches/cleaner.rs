@@ -7,6 +7,7 @@
 
 #[path = "cleaner/limit.rs"]
 mod limit;
+#[allow(dead_code, reason = "the model has no clock and one kind of commit")]
 #[path = "../src/log/policy.rs"]
 mod policy;
 #[path = "cleaner/simulation.rs"]

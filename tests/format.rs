@@ -1,12 +1,17 @@
 //! The on-media format: sizes against `design/format.md`, and golden images of every
 //! structure. A change here is a change of the format: it needs a new version, and a line in
-//! the document's table of versions.
+//! the document's table of versions. Round trips of random content are in
+//! `format/round_trips.rs`.
+
+#[path = "format/round_trips.rs"]
+mod round_trips;
 
 use esker::format::{
     ADDRESS_BITS, Class, Clean, Cut, Extent, FRAME_HEADER_BYTES, FrameHeader, Geometry, HEAD_COUNT,
     ImageRef, Kind, LENGTH_BITS, PIECE_HEADER_BYTES, PartitionImages, Piece, PieceHeader,
     PieceKind, RECORD_HEADER_BYTES, RecordFields, Root, RootRef, SEGMENT_HEADER_BYTES,
-    SUPERBLOCK_BYTES, Seed, SegmentHeader, Superblock, content_hash, record_length,
+    SUPERBLOCK_BYTES, Seed, SegmentHeader, Superblock, content_hash, extent_key, extent_value,
+    payload_checksums, record_length,
 };
 
 const DOCUMENT: &str = include_str!("../design/format.md");
@@ -160,6 +165,51 @@ fn record_is_as_ever() {
     golden("record", &bytes);
 }
 
+/// A frame of one extent record with 4608 bytes of payload, and an operation.
+#[test]
+fn payload_frame_is_as_ever() {
+    let payload = vec![0x5a; 4608];
+    let key = extent_key(0x0102_0304_0506_0708, 9);
+    let value = extent_value(4608, 7, &[10, 11], &payload_checksums(&payload));
+    let mut frame = vec![0; 512 + payload.len()];
+    let mut at = 136;
+    let records = [
+        (Kind::Extent, key.as_slice(), value.as_slice()),
+        (Kind::Object, b"op", b"value"),
+    ];
+    for (number, (kind, key, value)) in (0..).zip(records) {
+        let fields = RecordFields {
+            kind,
+            relocated: false,
+            key,
+            value,
+            content: content_hash(key, value),
+        };
+        let length = record_length(kind, key.len(), value.len(), 8).unwrap();
+        let end = at + length.units() as usize * 8;
+        fields.encode(seed(), 512 + at as u64, number, &mut frame[at..end]);
+        at = end;
+    }
+    frame[512..].copy_from_slice(&payload);
+    let header = FrameHeader {
+        frame_bytes: frame.len() as u32,
+        data_bytes: at as u32,
+        record_count: 2,
+        seals: false,
+        payload: true,
+        frame_index: 0,
+        frame_count: 1,
+        group: 9,
+        base_seqno: 100,
+        last_seqno: 101,
+        clock: 5,
+        extents: [Extent::default(); HEAD_COUNT],
+    };
+    header.encode(seed(), 512, &mut frame);
+    assert!(frame[512..].iter().all(|byte| *byte == 0x5a));
+    golden("payload frame up to its payload", &frame[..512]);
+}
+
 #[test]
 fn root_piece_is_as_ever() {
     let image = ImageRef {
@@ -207,6 +257,12 @@ const GOLDEN: &[(&str, &str)] = &[
         "91b5ab61680737446573667200100000a00f000003000000010002000100000009(7)64(7)6e(7)0\
          5(7)02(4)02000002(4)02000002(4)02000002(4)02000002(4)02000002(4)02000002(4)02000\
          002(4)02000002(4)020000",
+    ),
+    (
+        "payload frame up to its payload",
+        "f8d3bbbd9e59fe946573667200140000d800000002(5)01000200000009(7)64(7)65(7)05(79)8b\
+         2e16807694f2be0c0038(5)080706050403020109(4)12000007000000020000000a0000000b0000\
+         004eda9dd9bbed1c36197c7be4e8905ff202000a0000b000006f7076616c7565(297)",
     ),
     (
         "segment header",

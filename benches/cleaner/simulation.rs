@@ -426,7 +426,9 @@ impl Simulation {
                     live_bytes: segment.live_bytes,
                     age: self.clock - segment.sealed_at,
                 });
-                policy::select_victim(candidates, self.config.segment_bytes).map(|c| c.segment)
+                policy::select_victims(candidates, self.config.segment_bytes, 1)
+                    .first()
+                    .map(|c| c.segment)
             }
             Choice::Greedy => segments
                 .min_by_key(|(_, segment)| segment.live_bytes)

@@ -259,9 +259,15 @@ impl ShardGuard<'_> {
 
     /// Sets the entry of a hash and returns the one before.
     ///
-    /// # Panics
-    /// If the unit must split beyond the greatest depth; a reserve would have said so.
-    pub(crate) fn insert(&mut self, hash: KeyHash, entry: Entry) -> Option<Entry> {
+    /// # Errors
+    /// [`IndexFull`] when the unit's entries are such that no split makes room. After
+    /// [`Self::reserve`] it cannot happen; after [`Self::reserve_many`], and in a replay,
+    /// only with hashes or a loaded image that somebody made for it.
+    pub(crate) fn insert(
+        &mut self,
+        hash: KeyHash,
+        entry: Entry,
+    ) -> Result<Option<Entry>, IndexFull> {
         loop {
             let done = self.with_unit(hash, |unit, place| {
                 if let Some(found) = unit.find(place) {
@@ -271,27 +277,29 @@ impl ShardGuard<'_> {
                 let placed = unit.place(place.bucket, Slot::new(entry, place.tag));
                 placed.then_some(None)
             });
-            let room = match done {
+            match done {
                 Some(Some(replaced)) => {
                     self.shard().add_count(i64::from(replaced.is_none()));
-                    return replaced;
+                    return Ok(replaced);
                 }
-                Some(None) => self.grow(&[hash], u64::MAX),
-                None => self.create(hash, u64::MAX),
-            };
-            assert!(room.is_ok(), "the index cannot grow");
+                Some(None) => self.grow(&[hash], u64::MAX)?,
+                None => self.create(hash, u64::MAX)?,
+            }
         }
     }
 
     /// Applies a write of the log with `seqno`: sets the entry that `make` makes of the one
     /// there. Returns the entry set and the one replaced; `None` when the image of the unit
     /// covers the write. One look at the unit, because replay does this for every record.
+    ///
+    /// # Errors
+    /// As for [`Self::insert`].
     pub(crate) fn replay(
         &mut self,
         hash: KeyHash,
         seqno: Seqno,
         make: impl Fn(Option<Entry>) -> Entry,
-    ) -> Option<(Entry, Option<Entry>)> {
+    ) -> Result<Option<(Entry, Option<Entry>)>, IndexFull> {
         let done = self.with_unit(hash, |unit, place| {
             if seqno < unit.horizon() {
                 return Some(None);
@@ -311,13 +319,13 @@ impl ShardGuard<'_> {
                 if let Some((_, old)) = applied {
                     self.shard().add_count(i64::from(old.is_none()));
                 }
-                applied
+                Ok(applied)
             }
             // The unit must be made or grow first.
             _ => {
                 let entry = make(None);
-                let old = self.insert(hash, entry);
-                Some((entry, old))
+                let old = self.insert(hash, entry)?;
+                Ok(Some((entry, old)))
             }
         }
     }

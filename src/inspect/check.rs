@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use crate::device::AlignedBuf;
 use crate::format::{Cut, Invalid, Kind, RootRef, SegmentHeader, SegmentId, Superblock};
 use crate::kv::{Belonging, KeyValue};
-use crate::log::{Found, Log, LogOptions, Superblocks, open_log};
+use crate::log::{Found, Log, LogOptions, open_log};
 use crate::{Durability, Error, Result};
 
 use super::checkpoints::{self, has_segment};
@@ -125,7 +125,7 @@ pub(super) fn open(media: &Media) -> Result<(Log, KeyValue)> {
     let kv = new_index(media);
     let log = open_log(
         media.device.clone(),
-        Superblocks { current },
+        media.superblocks(current),
         log_options(true),
         &kv,
     )?;
@@ -195,7 +195,10 @@ pub(super) struct Check<'m> {
 impl Check<'_> {
     fn walk_all(&mut self, progress: &mut dyn FnMut(Progress)) -> Result<()> {
         let mut buffer = AlignedBuf::new();
-        let mut ends = Ends::new(self.media.superblock.as_ref());
+        let superblock = self.media.superblock.as_ref();
+        let crashed = superblock.filter(|found| found.clean.is_none());
+        let unsettled = crashed.map(|found| found.epoch);
+        let mut ends = Ends::new(self.media, unsettled, self.opened.is_none());
         let segment_bytes = self.media.geometry.segment_bytes;
         let total_bytes = self.media.data_segments().count() as u64 * segment_bytes;
         let mut done_bytes = 0;
@@ -222,11 +225,10 @@ impl Check<'_> {
             });
         }
         for unsealed in &ends.unsealed {
-            let expected = ends.expected(unsealed, &self.cuts);
-            if expected > unsealed.end.offset {
+            if let Some(tail) = ends.tail(unsealed, &self.cuts) {
                 let header = unsealed.header;
                 let life = read_life(self.media, header, u64::MAX, &mut buffer);
-                life.tail(unsealed.end, expected, &mut |item| self.item(&header, item))?;
+                life.tail(unsealed.end, tail, &mut |item| self.item(&header, item))?;
             }
         }
         Ok(())
@@ -306,7 +308,12 @@ impl Check<'_> {
         let pending = std::mem::take(&mut self.pending);
         let Some((log, kv)) = &self.opened else {
             for (segment, gap) in &pending {
-                gap_found(self.media, Severity::Error, *segment, gap, &mut self.report);
+                let severity = if gap.certain {
+                    Severity::Error
+                } else {
+                    Severity::Warning
+                };
+                gap_found(self.media, severity, *segment, gap, &mut self.report);
             }
             return Ok(());
         };
@@ -400,7 +407,11 @@ fn gap_found(
     let offset = media.geometry.segment_offset(segment) + gap.from;
     let bytes = gap.to - gap.from;
     let what = if gap.in_frame { "records" } else { "frames" };
-    let detail = format!("{bytes} bytes of {what} in segment {segment}: {}", gap.why);
+    let detail = if gap.certain {
+        format!("{bytes} bytes of {what} in segment {segment}: {}", gap.why)
+    } else {
+        format!("the last frames of segment {segment} may be missing")
+    };
     report.find(severity, structure, offset, detail);
 }
 

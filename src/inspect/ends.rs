@@ -1,13 +1,22 @@
-//! Where the acknowledged frames of a segment must end, told from what other frames say.
+//! Where the acknowledged frames of a segment must end, told from what other frames and
+//! headers say.
 //!
 //! Every frame says how far each head's open segment was durable one group earlier, so the
 //! newest frame of an epoch shows which unsealed segments have lost their tail (the rule
-//! of recovery's `check_ends`, here for every epoch that is left on media).
+//! of recovery's `check_ends`, here for every epoch that is left on media). A header says
+//! that all groups before its own were flushed, and comes with the first frame of its
+//! segment.
+//!
+//! Of an epoch that a later one follows and that has no cut, either the stop was in order,
+//! and every segment was sealed; or it crashed, and the cut has gone since two generations
+//! of images cover it. Which of the two matters only where images are lost: then the tail
+//! of an unsealed segment may be missing.
 
 use std::collections::BTreeMap;
 
-use crate::format::{Cut, Extent, HEAD_COUNT, SegmentHeader, Superblock};
+use crate::format::{Cut, Extent, HEAD_COUNT, SegmentHeader, Seqno};
 
+use super::media::Media;
 use super::walk::End;
 
 /// A segment whose last frame does not say that it is the last.
@@ -17,10 +26,23 @@ pub(super) struct Unsealed {
     pub(super) end: End,
 }
 
+/// Where there should be frames behind the end of a segment, or may have been.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Tail {
+    /// Byte offset in the segment up to which there are.
+    pub(super) to: u64,
+    /// Records in it have lower seqnos.
+    pub(super) before: Seqno,
+    /// Whether there were, for sure.
+    pub(super) certain: bool,
+}
+
 #[derive(Default)]
 struct Epoch {
     group: u64,
     extents: [Extent; HEAD_COUNT],
+    /// Every group up to it was flushed, as headers say.
+    flushed: u64,
 }
 
 /// What is known of the ends of segments.
@@ -28,17 +50,38 @@ struct Epoch {
 pub(super) struct Ends {
     epochs: BTreeMap<u64, Epoch>,
     /// The epoch that ended in order: it left no segment unsealed.
-    pub(super) clean_epoch: Option<u64>,
+    clean: Option<u64>,
+    /// The epoch whose last group may be incomplete.
+    unsettled: Option<u64>,
+    /// Whether images may be missing, so that every frame there was matters.
+    whole_log: bool,
+    /// The lowest seqno that headers of an epoch say was next.
+    opened: BTreeMap<u64, Seqno>,
     pub(super) unsealed: Vec<Unsealed>,
 }
 
 impl Ends {
-    pub(super) fn new(superblock: Option<&Superblock>) -> Self {
-        let clean = superblock.filter(|superblock| superblock.clean.is_some());
-        Self {
-            clean_epoch: clean.map(|superblock| superblock.epoch),
+    pub(super) fn new(media: &Media, unsettled: Option<u64>, whole_log: bool) -> Self {
+        let clean = media
+            .superblock
+            .as_ref()
+            .filter(|found| found.clean.is_some());
+        let mut ends = Self {
+            clean: clean.map(|superblock| superblock.epoch),
+            unsettled,
+            whole_log,
             ..Self::default()
+        };
+        for header in media.used_headers() {
+            let epoch = ends.epochs.entry(header.epoch).or_default();
+            epoch.flushed = epoch.flushed.max(header.group.saturating_sub(1));
+            // A header that was told from its segment's content may say 1 for not known.
+            if header.opened_seqno > 1 {
+                let opened = ends.opened.entry(header.epoch).or_insert(Seqno::MAX);
+                *opened = header.opened_seqno.min(*opened);
+            }
         }
+        ends
     }
 
     /// Notes a frame of an epoch.
@@ -50,26 +93,53 @@ impl Ends {
         }
     }
 
+    /// What should follow the end of an unsealed segment; `None` when nothing is missing.
+    pub(super) fn tail(&self, unsealed: &Unsealed, cuts: &[Cut]) -> Option<Tail> {
+        let header = &unsealed.header;
+        let segment_bytes = header.geometry.segment_bytes;
+        let certain = self.expected(unsealed, cuts);
+        let has_cut = cuts.iter().any(|cut| cut.epoch == header.epoch);
+        let is_open = has_cut || Some(header.epoch) == self.unsettled;
+        let to = if self.whole_log && !is_open {
+            segment_bytes
+        } else {
+            certain
+        };
+        let mut later = self.opened.range(header.epoch.saturating_add(1)..);
+        (to > unsealed.end.offset).then(|| Tail {
+            to,
+            before: later.next().map_or(Seqno::MAX, |(_, seqno)| *seqno),
+            certain: certain > unsealed.end.offset,
+        })
+    }
+
     /// The byte offset in an unsealed segment up to which there must be frames; at most
     /// the end found when nothing is missing.
-    pub(super) fn expected(&self, unsealed: &Unsealed, cuts: &[Cut]) -> u64 {
+    fn expected(&self, unsealed: &Unsealed, cuts: &[Cut]) -> u64 {
         let header = &unsealed.header;
-        if Some(header.epoch) == self.clean_epoch {
-            return header.geometry.segment_bytes;
+        let segment_bytes = header.geometry.segment_bytes;
+        if Some(header.epoch) == self.clean {
+            return segment_bytes;
         }
         let cut = cuts.iter().find(|cut| cut.epoch == header.epoch);
-        let (flushed_group, extents) = match (cut, self.epochs.get(&header.epoch)) {
-            (Some(cut), _) => (cut.group, &cut.extents),
-            (None, Some(newest)) => (newest.group.saturating_sub(1), &newest.extents),
+        let (flushed, begun, extents) = match (cut, self.epochs.get(&header.epoch)) {
+            (Some(cut), _) => (cut.group, cut.group, &cut.extents),
+            (None, Some(newest)) => {
+                let before = newest.group.saturating_sub(1);
+                (before, newest.flushed.max(before), &newest.extents)
+            }
             (None, None) => return 0,
         };
         let known = extents
             .iter()
             .find(|extent| extent.end > 0 && extent.segment == header.segment);
+        let has_frames = unsealed.end.offset > header.geometry.header_bytes();
         match known {
-            Some(extent) => u64::from(extent.end).min(header.geometry.segment_bytes),
+            Some(extent) => u64::from(extent.end).min(segment_bytes),
             // Not open any more when a later group was written: it was sealed.
-            None if header.group <= flushed_group => header.geometry.segment_bytes,
+            None if header.group <= flushed => segment_bytes,
+            // The first frame was written with the header, and that was flushed.
+            None if header.group <= begun && !has_frames => segment_bytes,
             None => 0,
         }
     }

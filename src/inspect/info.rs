@@ -77,10 +77,7 @@ pub(super) fn of(media: &Media) -> Result<Info> {
         sequence: slot.content.as_ref().ok().map(|found| found.sequence),
         epoch: slot.content.as_ref().ok().map(|found| found.epoch),
     });
-    let newest_epoch = media.headers.iter().filter_map(|found| match found {
-        crate::log::Found::Header(header) => Some(header.epoch),
-        _ => None,
-    });
+    let newest_epoch = media.used_headers().map(|header| header.epoch);
     Ok(Info {
         uuid: geometry
             .uuid

@@ -2,21 +2,16 @@
 
 use crate::device::{AlignedBuf, Device, ReadOp};
 use crate::format::{
-    Class, FRONT_BYTES, Geometry, Invalid, SEGMENT_BYTES_MIN, SUPERBLOCK_BYTES, SegmentHeader,
-    SegmentId, Superblock, VERSION,
+    Class, Geometry, Invalid, SUPERBLOCK_BYTES, SegmentHeader, SegmentId, Superblock, VERSION,
 };
-use crate::log::{Found, READ_RETRIES, parse_header, read_retrying};
+use crate::log::{
+    Found, READ_RETRIES, Superblocks, choose, parse_header, probe_geometry, read_retrying,
+};
 use crate::sync::SharedArc;
 use crate::{Error, Result};
 
 use super::report::SegmentCensus;
 
-/// Segment headers that must agree before the geometry they tell is believed without
-/// looking further.
-const VOTES: u32 = 8;
-/// Places looked at for segment headers when there is no superblock: 128 GiB of the
-/// smallest segments.
-const PROBES_MAX: u64 = 1 << 20;
 /// Bytes read at once of a segment.
 const READ_BYTES: usize = 4 << 20;
 
@@ -64,7 +59,7 @@ impl Media {
             version = version.or(other.filter(|_| slot.content.is_err()));
         }
         let mut slots: Vec<Slot> = slots.into_iter().map(|(slot, _)| slot).collect();
-        let superblock = choose(&*device, &slots);
+        let superblock = choose(&*device, contents(&slots)).cloned();
         if superblock.is_none()
             && let Some(found) = version.filter(|found| *found != VERSION)
         {
@@ -86,8 +81,9 @@ impl Media {
                 .map(|at| read_slot(&*device, *at).0)
                 .collect();
         }
-        let valid = slots.iter().filter_map(|slot| slot.content.as_ref().ok());
-        let sequences = valid.map(|superblock| superblock.sequence).collect();
+        let sequences = contents(&slots)
+            .map(|superblock| superblock.sequence)
+            .collect();
         for slot in &mut slots {
             let foreign = matches!(&slot.content, Ok(found) if found.geometry != geometry);
             if foreign {
@@ -112,12 +108,28 @@ impl Media {
         }
     }
 
-    /// Headers of the segments with records, by number.
-    pub(super) fn data_segments(&self) -> impl Iterator<Item = SegmentHeader> + '_ {
+    /// Every header there is, by number.
+    pub(super) fn used_headers(&self) -> impl Iterator<Item = &SegmentHeader> {
         self.headers.iter().filter_map(|found| match found {
-            Found::Header(header) if matches!(header.class, Class::Data(_)) => Some(*header),
+            Found::Header(header) => Some(header),
             _ => None,
         })
+    }
+
+    /// The superblock as one that can be updated.
+    pub(super) fn superblocks(&self, current: Superblock) -> Superblocks {
+        let slots: Vec<_> = self
+            .slots
+            .iter()
+            .map(|slot| slot.content.as_ref())
+            .collect();
+        Superblocks::new(current, &slots)
+    }
+
+    /// Headers of the segments with records, by number.
+    pub(super) fn data_segments(&self) -> impl Iterator<Item = SegmentHeader> + '_ {
+        let headers = self.used_headers().copied();
+        headers.filter(|header| matches!(header.class, Class::Data(_)))
     }
 
     pub(super) fn census(&self) -> SegmentCensus {
@@ -193,6 +205,10 @@ fn slot_offsets(capacity: u64) -> [u64; 4] {
     Geometry::superblock_offsets(capacity)
 }
 
+fn contents(slots: &[Slot]) -> impl Iterator<Item = &Superblock> + Clone {
+    slots.iter().filter_map(|slot| slot.content.as_ref().ok())
+}
+
 /// A slot, and the format version it names behind a valid checksum.
 fn read_slot(device: &dyn Device, offset: u64) -> (Slot, Option<u32>) {
     let mut bytes = AlignedBuf::zeroed(SUPERBLOCK_BYTES as usize);
@@ -215,51 +231,6 @@ fn read_slot(device: &dyn Device, offset: u64) -> (Slot, Option<u32>) {
         }
     }
     (slot, version)
-}
-
-/// The newest superblock; where slots are of several stores, of the one the segments are of.
-fn choose(device: &dyn Device, slots: &[Slot]) -> Option<Superblock> {
-    let valid = || slots.iter().filter_map(|slot| slot.content.as_ref().ok());
-    let newest = valid().max_by_key(|superblock| superblock.sequence)?;
-    if valid().all(|other| other.geometry == newest.geometry) {
-        return Some(newest.clone());
-    }
-    let own = probe_geometry(device).unwrap_or(newest.geometry);
-    let of_own = valid().filter(|superblock| superblock.geometry == own);
-    let chosen = of_own.max_by_key(|superblock| superblock.sequence);
-    Some(chosen.unwrap_or(newest).clone())
-}
-
-/// The geometry that segment headers tell: each carries all of it, and where it belongs.
-pub(super) fn probe_geometry(device: &dyn Device) -> Option<Geometry> {
-    let mut block = AlignedBuf::zeroed(4096);
-    let mut votes: Vec<(Geometry, u32)> = Vec::new();
-    for number in 0..PROBES_MAX {
-        let offset = FRONT_BYTES + number * SEGMENT_BYTES_MIN;
-        if offset + 4096 > device.capacity() {
-            break;
-        }
-        if device.read(offset, &mut block).is_err() {
-            continue;
-        }
-        let Ok(header) = SegmentHeader::decode(&block) else {
-            continue;
-        };
-        if header.geometry.segment_offset(header.segment) != offset {
-            continue;
-        }
-        match votes.iter_mut().find(|(seen, _)| *seen == header.geometry) {
-            Some((geometry, count)) => {
-                *count += 1;
-                if *count == VOTES {
-                    return Some(*geometry);
-                }
-            }
-            None => votes.push((header.geometry, 1)),
-        }
-    }
-    let most = votes.into_iter().max_by_key(|(_, count)| *count);
-    most.map(|(geometry, _)| geometry)
 }
 
 /// Reads all segment headers; one that cannot be read is damaged.

@@ -8,8 +8,7 @@ use std::collections::BTreeMap;
 
 use crate::Result;
 use crate::device::AlignedBuf;
-use crate::format::{Cut, Extent, HEAD_COUNT, SegmentHeader, SegmentId, Seqno};
-use crate::log::Found;
+use crate::format::{Cut, Extent, HEAD_COUNT, SegmentId, Seqno};
 
 use super::check::{last_group, read_life};
 use super::ends::{Ends, Unsealed};
@@ -67,7 +66,8 @@ pub(super) struct Settled {
     pub(super) cuts: Vec<Cut>,
     /// The epoch whose last group may be incomplete.
     pub(super) unsettled: Option<u64>,
-    /// Older epochs may have such groups too, since the cuts are lost.
+    /// Older epochs may have such groups too: the cuts are lost, or images that made cuts
+    /// superfluous are.
     pub(super) others: bool,
     /// Every lower seqno is in an image, and so was committed.
     pub(super) committed_below: Seqno,
@@ -80,7 +80,7 @@ pub(super) fn survey(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Order> {
     let mut order = Order::default();
-    let mut ends = Ends::new(media.superblock.as_ref());
+    let mut ends = Ends::new(media, settled.unsettled, true);
     let mut buffer = AlignedBuf::new();
     let segment_bytes = media.geometry.segment_bytes;
     let total_bytes = media.data_segments().count() as u64 * segment_bytes;
@@ -109,11 +109,10 @@ pub(super) fn survey(
         });
     }
     for unsealed in &ends.unsealed {
-        let expected = ends.expected(unsealed, &settled.cuts);
-        if expected > unsealed.end.offset {
+        if let Some(tail) = ends.tail(unsealed, &settled.cuts) {
             let segment = unsealed.header.segment;
             let life = read_life(media, unsealed.header, u64::MAX, &mut buffer);
-            life.tail(unsealed.end, expected, &mut |item| {
+            life.tail(unsealed.end, tail, &mut |item| {
                 order.item(media, segment, item);
                 Ok(())
             })?;
@@ -130,18 +129,6 @@ enum Verdict {
     Damaged(Seqno),
     /// Its seqnos: a power cut may have left it so.
     Incomplete((Seqno, Seqno)),
-}
-
-fn headers_of(media: &Media) -> impl Iterator<Item = &SegmentHeader> {
-    media.headers.iter().filter_map(|found| match found {
-        Found::Header(header) => Some(header),
-        _ => None,
-    })
-}
-
-/// Whether any segment was freed after an epoch.
-fn freed_after(media: &Media, epoch: u64) -> bool {
-    headers_of(media).any(|header| header.epoch > epoch && header.generation > 1)
 }
 
 impl Order {
@@ -189,7 +176,7 @@ impl Order {
             .sort_by_key(|frame| (frame.group, frame.base_seqno));
         self.loose.sort_by_key(|loose| loose.seqno);
         self.complete_from = self.find_complete();
-        let newest = headers_of(media).map(|header| header.group).max();
+        let newest = media.used_headers().map(|header| header.group).max();
         let frames_newest = self.frames.last().map(|frame| frame.group);
         self.last_group = newest.max(frames_newest).unwrap_or(0);
         // The last group of each epoch.
@@ -206,10 +193,9 @@ impl Order {
                 match self.judge(media, settled, *epoch, *group) {
                     Verdict::Counts => {}
                     Verdict::Damaged(before) => self.missing_before = before,
-                    // Frames may be missing because their segment was freed since.
-                    Verdict::Incomplete(range) if !is_unsettled && freed_after(media, *epoch) => {
-                        self.weak.push(range);
-                    }
+                    // A crash may have left it so; or frames are damaged, or their segments
+                    // were freed since.
+                    Verdict::Incomplete(range) if !is_unsettled => self.weak.push(range),
                     Verdict::Incomplete(_) => dropped.push(*group),
                 }
             }
@@ -233,7 +219,7 @@ impl Order {
             return Verdict::Counts;
         }
         // A later header, or an image with its records, proves that it was complete.
-        let mut of_epoch = headers_of(media).filter(|header| header.epoch == epoch);
+        let mut of_epoch = media.used_headers().filter(|header| header.epoch == epoch);
         if of_epoch.any(|header| header.group > group) || range.0 < settled.committed_below {
             return Verdict::Damaged(range.1.saturating_add(1));
         }

@@ -13,7 +13,7 @@ use crate::format::{
     Superblock,
 };
 use crate::kv::KeyValue;
-use crate::log::{Found, Lane, Log, Owner, Position, Rebuilt, Superblocks, log_to_rebuild};
+use crate::log::{Lane, Log, Owner, Position, Rebuilt, log_to_rebuild};
 use crate::{Error, Result};
 
 use super::check::{log_options, new_index};
@@ -56,11 +56,8 @@ pub(super) fn run(
     }
     let lost_superblocks = media.superblock.is_none();
     let sequences = find_pieces(&media);
-    let epoch_max = media.headers.iter().filter_map(|found| match found {
-        Found::Header(header) => Some(header.epoch),
-        _ => None,
-    });
-    let epoch_max = epoch_max.max().unwrap_or(1);
+    let epochs = media.used_headers().map(|header| header.epoch);
+    let epoch_max = epochs.max().unwrap_or(1);
     let mut superblock = media.superblock.clone().unwrap_or_else(|| Superblock {
         sequence: 0,
         geometry: media.geometry,
@@ -79,28 +76,26 @@ pub(super) fn run(
     let newest = media.newest_root(&roots);
     let before = media.newest_root(roots.get(1..).unwrap_or_default());
     let root = newest.as_ref().or(before.as_ref());
-    let settled = Settled {
-        cuts: superblock.cuts.clone(),
-        unsettled,
-        others: lost_superblocks,
-        committed_below: root.map_or(0, newest_horizon),
-    };
-    let order = survey(&media, &settled, progress)?;
-    write_headers(&media, &restored.headers)?;
-
     let clean_seqno = superblock.clean.map_or(1, |clean| clean.next_seqno);
     let clean_group = superblock.clean.map_or(1, |clean| clean.next_group);
+    let cuts = superblock.cuts.clone();
     let kv = new_index(&media);
     let log = log_to_rebuild(
         media.device.clone(),
-        Superblocks {
-            current: superblock,
-        },
+        media.superblocks(superblock),
         log_options(false),
         &media.headers,
     );
     let images = load_images(&media, &log, &kv, root, newest.is_some(), &restored);
     let loaded = images.iter().flatten().count();
+    let settled = Settled {
+        cuts,
+        unsettled,
+        others: lost_superblocks || loaded < images.len(),
+        committed_below: root.map_or(0, newest_horizon),
+    };
+    let order = survey(&media, &settled, progress)?;
+    write_headers(&media, &restored.headers)?;
     let doubt = Doubt::new(&media, &order, &restored, newest.as_ref(), images);
     let mut rebuild = Rebuild {
         media: &media,
@@ -124,6 +119,7 @@ pub(super) fn run(
             image_sequence: sequences.image,
             given_up: restored.given_up.clone(),
         },
+        &media.headers,
     )?;
     tell_repairs(report, &restored, lost_superblocks, loaded, kv.entries());
     Ok(())
@@ -191,10 +187,9 @@ fn find_pieces(media: &Media) -> Sequences {
     let mut newest: Option<(RootRef, u64)> = None;
     let mut buffer = AlignedBuf::new();
     let block = media.geometry.block_bytes as usize;
-    let of_checkpoint = media.headers.iter().filter_map(|found| match found {
-        Found::Header(header) if header.class == Class::Checkpoint => Some(header),
-        _ => None,
-    });
+    let of_checkpoint = media
+        .used_headers()
+        .filter(|header| header.class == Class::Checkpoint);
     for header in of_checkpoint {
         media.read_segment(header.segment, &mut buffer);
         for offset in (block..buffer.len()).step_by(block) {

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use crate::log::Superblocks;
 use crate::store::{Options, Store};
 use crate::{Durability, Result};
 
@@ -79,7 +78,7 @@ fn rewrite_superblocks(media: &Media) -> Result<()> {
         return Ok(());
     };
     current.sequence = highest_sequence(media);
-    let mut superblocks = Superblocks { current };
+    let mut superblocks = media.superblocks(current);
     superblocks.update(&*media.device, |_| {})?;
     superblocks.update(&*media.device, |_| {})?;
     Ok(())

@@ -29,12 +29,8 @@ pub(super) struct Restored {
 
 /// Tells damaged headers, and puts them among the media's.
 pub(super) fn headers(media: &mut Media) -> Restored {
-    let known = media.headers.iter().filter_map(|found| match found {
-        Found::Header(header) => Some(header),
-        _ => None,
-    });
     let (mut epoch_max, mut generation_max) = (1, 1);
-    for header in known {
+    for header in media.used_headers() {
         epoch_max = epoch_max.max(header.epoch);
         generation_max = generation_max.max(header.generation);
     }

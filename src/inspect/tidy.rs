@@ -9,6 +9,7 @@ use crate::format::{Kind, SegmentHeader, SegmentId, Seqno};
 use crate::kv::{Belonging, LargeValue};
 
 use super::check::{last_group, read_life};
+use super::ends::Tail;
 use super::order::Order;
 use super::rebuild::Rebuild;
 use super::report::Progress;
@@ -51,7 +52,12 @@ impl Rebuild<'_> {
             })?;
             // Records behind the last frame, which the survey decided to count.
             if loose.iter().any(|(segment, _)| *segment == header.segment) {
-                life.tail(end, segment_bytes, &mut |item| {
+                let tail = Tail {
+                    to: segment_bytes,
+                    before: Seqno::MAX,
+                    certain: true,
+                };
+                life.tail(end, tail, &mut |item| {
                     self.tidy_item(&header, item, &mut heads);
                     Ok(())
                 })?;

@@ -11,6 +11,8 @@ use crate::format::{
     SegmentHeader, Seqno, bytes::u64_at, first_record_offset, parse_record,
 };
 
+use super::ends::Tail;
+
 /// The search for records in a gap hashes at most this many times the gap, and a constant:
 /// crafted bytes must not make it quadratic.
 const SALVAGE_FACTOR: u64 = 64;
@@ -50,6 +52,8 @@ pub(super) struct Gap {
     pub(super) loses: bool,
     /// A missing record has a seqno below this.
     pub(super) before: Seqno,
+    /// Whether there should be records, for sure.
+    pub(super) certain: bool,
     pub(super) why: Invalid,
 }
 
@@ -137,7 +141,12 @@ impl<'a> Life<'a> {
                 break;
             }
             if at > end.offset {
-                self.gap(end.offset, at, end.last_seqno, frame.base_seqno, visitor)?;
+                let place = Tail {
+                    to: at,
+                    before: frame.base_seqno,
+                    certain: true,
+                };
+                self.gap(end, place, visitor)?;
             }
             self.frame(at, &frame, visitor)?;
             group = frame.group;
@@ -221,6 +230,7 @@ impl<'a> Life<'a> {
                 in_frame: true,
                 loses: count < frame.record_count || !counted,
                 before: frame.last_seqno.saturating_add(1),
+                certain: true,
                 why,
             }))?;
         }
@@ -321,14 +331,9 @@ impl<'a> Life<'a> {
     }
 
     /// Visits what verifies between two frames.
-    fn gap(
-        &self,
-        from: u64,
-        to: u64,
-        last_seqno: Seqno,
-        next_seqno: Seqno,
-        visitor: &mut Visitor<'_, 'a>,
-    ) -> Result<()> {
+    fn gap(&self, end: End, place: Tail, visitor: &mut Visitor<'_, 'a>) -> Result<()> {
+        let (from, last_seqno) = (end.offset, end.last_seqno);
+        let (to, next_seqno) = (place.to, place.before);
         let mut found = 0;
         let mut seqno = last_seqno;
         let mut end = from;
@@ -352,14 +357,14 @@ impl<'a> Life<'a> {
             in_frame: false,
             loses: found < missing,
             before: next_seqno,
+            certain: place.certain,
             why: self.frame_at(from).err().unwrap_or(Invalid::Checksum),
         }))
     }
 
-    /// Visits what verifies after the last frame, up to `to`, where acknowledged data
-    /// should be.
-    pub(super) fn tail(&self, end: End, to: u64, visitor: &mut Visitor<'_, 'a>) -> Result<()> {
-        self.gap(end.offset, to, end.last_seqno, Seqno::MAX, visitor)
+    /// Visits what verifies after the last frame, where acknowledged data should be.
+    pub(super) fn tail(&self, end: End, tail: Tail, visitor: &mut Visitor<'_, 'a>) -> Result<()> {
+        self.gap(end, tail, visitor)
     }
 
     /// The record at a byte offset in the segment, which ends before `to`.

@@ -12,7 +12,7 @@ use crate::log::{self, Log, NewRecord, Purpose, Room};
 use crate::{Error, Result};
 
 use super::chunks::{ChunkHead, chunk_key};
-use super::{BATCH_BYTES_MAX, KeyValue, check_key, check_value, died, entry_at};
+use super::{BATCH_BYTES_MAX, KeyValue, check_key, check_value, died, entry_at, set_entry};
 
 /// An atomic group of puts and deletes, applied in the order they were added.
 #[derive(Debug, Default, Clone)]
@@ -139,7 +139,7 @@ impl KeyValue {
                 break log.appender().next_seqno() - 1;
             }
             self.reserve(&mut shards, &plan)?;
-            let head = self.head_of(log::first_exponent());
+            let head = self.head_of(log, log::first_exponent());
             let room = [Room {
                 bytes: plan.bytes,
                 largest: plan.largest,
@@ -188,7 +188,7 @@ impl KeyValue {
             drop(appender);
             drop(claim.take());
             for (planned, address) in plan.records.iter().zip(entries) {
-                self.change_index(log, &mut shards, planned, address);
+                self.change_index(log, &mut shards, planned, address)?;
             }
             break last_seqno;
         };
@@ -416,7 +416,7 @@ impl KeyValue {
         shards: &mut BTreeMap<usize, ShardGuard<'_>>,
         planned: &Planned,
         address: crate::format::Address,
-    ) {
+    ) -> Result<()> {
         match &planned.change {
             Change::Insert(hash) => {
                 let Some(shard) = shards.get_mut(&Index::shard_of(*hash)) else {
@@ -426,9 +426,7 @@ impl KeyValue {
                     .get(*hash)
                     .map_or_else(log::first_exponent, |old: Entry| old.exponent);
                 let entry = entry_at(address, planned.length, exponent);
-                if let Some(old) = shard.insert(*hash, entry) {
-                    died(log, &old);
-                }
+                set_entry(log, shard, *hash, entry)?;
             }
             Change::Remove { owner, chunks } => {
                 for hash in owner.iter().chain(chunks) {
@@ -441,5 +439,6 @@ impl KeyValue {
                 }
             }
         }
+        Ok(())
     }
 }

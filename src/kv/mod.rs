@@ -23,7 +23,7 @@ pub(crate) use inspect::{Belonging, LargeValue};
 use crate::format::{
     Geometry, Invalid, KEY_BYTES_MAX, KeyHash, KeyHasher, LengthCode, Record, Seqno,
 };
-use crate::index::{Entry, Index};
+use crate::index::{Entry, Index, ShardGuard};
 use crate::log::{Lane, Log, NoRoom, Owner, Position, Relocation};
 use crate::sync::{AtomicU64, MODEL, Ordering, SharedArc};
 use crate::{Durability, Error, Result};
@@ -200,6 +200,21 @@ impl Owner for KeyValue {
 fn shards_of(partition: u32) -> std::ops::Range<usize> {
     let first = partition as usize * SHARDS_A_PARTITION;
     first..first + SHARDS_A_PARTITION
+}
+
+/// Points the index to a record just appended, for which there was room.
+fn set_entry(log: &Log, shard: &mut ShardGuard<'_>, hash: KeyHash, entry: Entry) -> Result<()> {
+    match shard.insert(hash, entry) {
+        Ok(Some(old)) => died(log, &old),
+        Ok(None) => {}
+        Err(error) => {
+            // The log has the record and the index cannot: only hashes made for it do that.
+            tracing::error!(%error, "an entry found no place");
+            log.poison();
+            return Err(Error::Poisoned);
+        }
+    }
+    Ok(())
 }
 
 /// An entry for a record that was just appended or replayed.

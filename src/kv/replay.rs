@@ -69,7 +69,10 @@ impl KeyValue {
                     entry_at(position.address, record.length, exponent)
                 };
                 let mut shard = self.index.lock(Index::shard_of(hash));
-                if let Some((entry, old)) = shard.replay(hash, position.seqno, make) {
+                let applied = shard.replay(hash, position.seqno, make);
+                let applied =
+                    applied.map_err(|_| corrupt(Invalid::Field("entries of the index")))?;
+                if let Some((entry, old)) = applied {
                     born(log, &entry);
                     if let Some(old) = old {
                         died(log, &old);

@@ -1,12 +1,14 @@
 //! Put and delete of one record.
 
-use crate::format::{COMMIT_STREAM, Kind, RecordFields, content_hash, record_length};
-use crate::index::{Entry, Index};
+use crate::format::{
+    COMMIT_STREAM, KeyHash, Kind, LengthCode, RecordFields, Seqno, content_hash, record_length,
+};
+use crate::index::{Entry, Index, ShardGuard};
 use crate::log::{self, GROUP_BYTES, Log, NewRecord, Purpose, Room};
 use crate::sync::Ordering;
 use crate::{Durability, Error, Options, Result};
 
-use super::{Batch, KeyValue, check_key, check_value, died, entry_at};
+use super::{Batch, KeyValue, check_key, check_value, died, entry_at, set_entry};
 
 impl KeyValue {
     /// Stores `value` under `key`.
@@ -17,7 +19,6 @@ impl KeyValue {
         let Some(length) = self.whole_length(log, Kind::Put, key, value) else {
             return self.write(log, Batch::new().with_put(key, value));
         };
-        let hash = self.user_hash(key);
         let content = content_hash(key, value);
         let fields = RecordFields {
             kind: Kind::Put,
@@ -26,57 +27,27 @@ impl KeyValue {
             value,
             content,
         };
-        let bytes = log.record_bytes(length);
-        let seqno = loop {
-            let mut shard = self.index.lock(Index::shard_of(hash));
-            let old = shard.get(hash);
+        let seqno = self.write_one(log, fields, length, |shard, hash, old| {
             if old.is_some_and(|old| old.length.is_head()) {
-                drop(shard);
-                return self.write(log, Batch::new().with_put(key, value));
+                return Ok(None);
             }
-            let old_bytes = old.map_or(0, |old| log.record_bytes(old.length));
-            shard
-                .reserve(hash, self.index_limit())
-                .map_err(|_| Error::NoSpace {
-                    what: "memory limit",
-                })?;
-            let exponent = self.exponent_after(log, old, content);
-            let head = self.head_of(exponent);
-            // With the lock, so that many writers together do not pass the bound.
-            let mut appender = log.appender();
-            self.admit(log, bytes, old_bytes)?;
-            let record = NewRecord {
-                fields,
-                payload: None,
-                length,
-                head,
-                purpose: Purpose::User,
-                clock: None,
-            };
-            let Ok(appended) = appender.append(&record) else {
-                drop((appender, shard));
-                log.wait_for_room(&[Room::of_one(head, Purpose::User, bytes)], None)?;
-                continue;
-            };
-            self.join(log, &mut appender);
-            log.publish_clock(&appender);
-            drop(appender);
-            let entry = entry_at(appended.address, length, exponent);
-            if let Some(old) = shard.insert(hash, entry) {
-                died(log, &old);
-            }
-            break appended.seqno;
-        };
-        log::Counters::add(&log.counters.user_bytes, (key.len() + value.len()) as u64);
-        log::Counters::add(&log.counters.record_bytes, bytes);
-        self.wait_as_promised(log, seqno)
+            let room = shard.reserve(hash, self.index_limit());
+            room.map_err(|_| Error::NoSpace {
+                what: "memory limit",
+            })?;
+            Ok(Some(self.exponent_after(log, old, content)))
+        })?;
+        match seqno {
+            Some(seqno) => self.wait_as_promised(log, seqno),
+            // Chunks go with what they belonged to.
+            None => self.write(log, Batch::new().with_put(key, value)),
+        }
     }
 
     /// Removes the value under `key`; says whether there was one.
     pub(crate) fn delete(&self, log: &Log, key: &[u8]) -> Result<bool> {
         log.check_writable()?;
         check_key(key)?;
-        let hash = self.user_hash(key);
         let fields = RecordFields {
             kind: Kind::Delete,
             relocated: false,
@@ -85,48 +56,83 @@ impl KeyValue {
             content: content_hash(key, &[]),
         };
         let length = self.tombstone_length(log, key, &[])?;
-        let bytes = log.record_bytes(length);
-        let seqno = loop {
-            let mut shard = self.index.lock(Index::shard_of(hash));
-            let Some(old) = shard.get(hash) else {
-                drop(shard);
+        let mut was_there = false;
+        let seqno = self.write_one(log, fields, length, |_, _, old| {
+            was_there = old.is_some();
+            let whole = old.filter(|old| !old.length.is_head());
+            Ok(whole.map(|old| old.exponent))
+        })?;
+        match seqno {
+            Some(seqno) => self.wait_as_promised(log, seqno)?,
+            None if was_there => self.write(log, Batch::new().with_delete(key))?,
+            None => {
                 // Another's delete may be what we saw: ours promises no less.
                 let last = log.appender().next_seqno() - 1;
                 self.wait_as_promised(log, last)?;
-                return Ok(false);
-            };
-            if old.length.is_head() {
-                drop(shard);
-                self.write(log, Batch::new().with_delete(key))?;
-                return Ok(true);
             }
-            let head = self.head_of(old.exponent);
+        }
+        Ok(was_there)
+    }
+
+    /// Appends one record, a put or a tombstone, and changes the index, in one hold of the
+    /// shard's lock (C2); returns the seqno. `choose` is told what the key has, and gives the
+    /// exponent of the record, or `None`: then nothing is written.
+    fn write_one(
+        &self,
+        log: &Log,
+        fields: RecordFields<'_>,
+        length: LengthCode,
+        mut choose: impl FnMut(&mut ShardGuard<'_>, KeyHash, Option<Entry>) -> Result<Option<u8>>,
+    ) -> Result<Option<Seqno>> {
+        let hash = self.user_hash(fields.key);
+        let bytes = log.record_bytes(length);
+        let is_put = fields.kind == Kind::Put;
+        let purpose = if is_put {
+            Purpose::User
+        } else {
+            Purpose::Delete
+        };
+        let seqno = loop {
+            let mut shard = self.index.lock(Index::shard_of(hash));
+            let old = shard.get(hash);
+            let Some(exponent) = choose(&mut shard, hash, old)? else {
+                return Ok(None);
+            };
+            let head = self.head_of(log, exponent);
+            // With the lock, so that many writers together do not pass the bound.
             let mut appender = log.appender();
+            if is_put {
+                let old_bytes = old.map_or(0, |old| log.record_bytes(old.length));
+                self.admit(log, bytes, old_bytes)?;
+            }
             let record = NewRecord {
                 fields,
                 payload: None,
                 length,
                 head,
-                purpose: Purpose::Delete,
+                purpose,
                 clock: None,
             };
             let Ok(appended) = appender.append(&record) else {
                 drop((appender, shard));
-                log.wait_for_room(&[Room::of_one(head, Purpose::Delete, bytes)], None)?;
+                log.wait_for_room(&[Room::of_one(head, purpose, bytes)], None)?;
                 continue;
             };
             self.join(log, &mut appender);
             log.publish_clock(&appender);
             drop(appender);
-            if let Some(old) = shard.remove(hash) {
+            if is_put {
+                let entry = entry_at(appended.address, length, exponent);
+                set_entry(log, &mut shard, hash, entry)?;
+            } else if let Some(old) = shard.remove(hash) {
                 died(log, &old);
             }
             break appended.seqno;
         };
-        log::Counters::add(&log.counters.user_bytes, key.len() as u64);
+        let user_bytes = fields.key.len() + fields.value.len();
+        log::Counters::add(&log.counters.user_bytes, user_bytes as u64);
         log::Counters::add(&log.counters.record_bytes, bytes);
-        self.wait_as_promised(log, seqno)?;
-        Ok(true)
+        Ok(Some(seqno))
     }
 
     /// Refuses a write that would leave too little for the cleaner, before any effect.
@@ -161,10 +167,10 @@ impl KeyValue {
     }
 
     /// The head a caller's write goes to.
-    pub(super) fn head_of(&self, exponent: u8) -> u8 {
+    pub(super) fn head_of(&self, log: &Log, exponent: u8) -> u8 {
         match self.durability {
-            Durability::Committed => COMMIT_STREAM,
-            Durability::Buffered => log::head_class(exponent) as u8,
+            Durability::Committed if !log.spreads_commits() => COMMIT_STREAM,
+            Durability::Committed | Durability::Buffered => log::head_class(exponent) as u8,
         }
     }
 
@@ -196,7 +202,7 @@ impl KeyValue {
         log: &Log,
         key: &[u8],
         value: &[u8],
-    ) -> Result<crate::format::LengthCode> {
+    ) -> Result<LengthCode> {
         record_length(
             Kind::Delete,
             key.len(),

@@ -14,10 +14,10 @@ use crate::format::{
     Address, COMMIT_STREAM, Class, Extent, FrameHeader, Geometry, HEAD_COUNT, Kind, LengthCode,
     RecordFields, Seed, SegmentHeader, SegmentId, Seqno, first_record_offset,
 };
-use crate::sync::Arc;
+use crate::sync::{Arc, MODEL};
 
 use super::payload::{Area, Payload, Size, payload_bytes};
-use super::policy::{SurvivorRoom, WriteTime, survivor_room};
+use super::policy::{SurvivorRoom, WriteTime, slack_segments, survivor_room};
 use super::segments::{SegmentTable, State};
 
 /// Who appends: decides how much of the reserve may be used.
@@ -171,6 +171,8 @@ pub(crate) struct Group {
     /// free, and of new checkpoint segments.
     pub(crate) headers: Vec<(SegmentId, SegmentHeader)>,
     pub(crate) writers: u64,
+    /// Bytes of callers' records.
+    pub(crate) user_bytes: u64,
     extents: [Extent; HEAD_COUNT],
 }
 
@@ -190,6 +192,8 @@ pub(crate) struct Appender {
     in_flight_bytes: u64,
     pending_bytes: u64,
     pending_records: u64,
+    /// Of these, bytes of callers' records.
+    pending_user_bytes: u64,
     /// When the first record of this group was appended.
     oldest_pending: Option<Instant>,
     /// Callers of this group that wait for its commit.
@@ -200,6 +204,18 @@ pub(crate) struct Appender {
     unwritten: VecDeque<SegmentId>,
     /// Emptied segments, each with the seqno that must be durable before it is freed.
     emptied: Vec<(SegmentId, Seqno)>,
+    /// Segments that the group being written frees.
+    freeing: usize,
+    /// Somebody asks the flusher for a commit.
+    commit_wanted: bool,
+    /// Segments kept from puts besides the reserve, because commits are slow.
+    slack: usize,
+    /// Smoothed time of a commit.
+    commit_time: Duration,
+    /// There was nothing to gain: no slack before this clock.
+    no_slack_before: u64,
+    /// Groups written, and commits of the flusher that had nothing to write.
+    rounds: u64,
     /// Headers of checkpoint segments that the next group writes.
     headers: Vec<(SegmentId, SegmentHeader)>,
     durable_extents: [Extent; HEAD_COUNT],
@@ -214,6 +230,8 @@ pub(crate) struct Appender {
 const SPARE_BUFFERS: usize = 2 * HEAD_COUNT;
 /// A spare buffer larger than this is given back to the allocator.
 const SPARE_BUFFER_BYTES: usize = 4 << 20;
+/// Without slack for as much of the capacity, after there was nothing to gain.
+const NO_SLACK_SHARE: u64 = 64;
 
 /// Where recovery left the counters.
 #[derive(Debug, Clone, Copy)]
@@ -251,12 +269,19 @@ impl Appender {
             in_flight_bytes: 0,
             pending_bytes: 0,
             pending_records: 0,
+            pending_user_bytes: 0,
             oldest_pending: None,
             writers: 0,
             gathering: 0,
             free: by_state(State::Free),
             unwritten: by_state(State::Unwritten),
             emptied: Vec::new(),
+            freeing: 0,
+            commit_wanted: false,
+            slack: 0,
+            commit_time: Duration::ZERO,
+            no_slack_before: 0,
+            rounds: 0,
             headers: Vec::new(),
             durable_extents: Default::default(),
             claimed: 0,
@@ -316,8 +341,32 @@ impl Appender {
         self.unwritten.len()
     }
 
+    /// Segments that commits will make free, those of the group being written included.
     pub(crate) fn emptied_count(&self) -> usize {
-        self.emptied.len()
+        self.emptied.len() + self.freeing
+    }
+
+    /// Asks the flusher for a commit.
+    pub(crate) fn want_commit(&mut self) {
+        self.commit_wanted = true;
+    }
+
+    pub(crate) fn commit_is_wanted(&self) -> bool {
+        self.commit_wanted
+    }
+
+    /// The flusher begins a commit.
+    pub(crate) fn commit_begins(&mut self) {
+        self.commit_wanted = false;
+    }
+
+    /// A commit ended.
+    pub(crate) fn round_ends(&mut self) {
+        self.rounds += 1;
+    }
+
+    pub(crate) fn rounds(&self) -> u64 {
+        self.rounds
     }
 
     /// Counts a caller that waits for this group; true when a gathering leader has all it
@@ -330,6 +379,37 @@ impl Appender {
     /// The leader waits until this many writers have joined; 0 when it does not.
     pub(crate) fn gather_for(&mut self, writers: u64) {
         self.gathering = writers;
+    }
+
+    /// A commit took so long: the cleaner gets the segments it fills meanwhile.
+    pub(crate) fn commit_took(&mut self, time: Duration) {
+        self.commit_time = (self.commit_time * 7 + time) / 8;
+        let spare = self
+            .geometry
+            .capacity
+            .saturating_sub(self.table.live_total())
+            / self.geometry.segment_bytes;
+        // Models have no clock.
+        let none = MODEL || self.clock < self.no_slack_before;
+        self.slack = if none {
+            0
+        } else {
+            slack_segments(self.commit_time, spare) as usize
+        };
+    }
+
+    /// Segments kept from puts besides the reserve.
+    pub(crate) fn slack(&self) -> usize {
+        self.slack
+    }
+
+    /// Gives puts what was kept from them besides the reserve; false when it was nothing.
+    pub(crate) fn drop_slack(&mut self) -> bool {
+        let dropped = std::mem::take(&mut self.slack) > 0;
+        if dropped {
+            self.no_slack_before = self.clock + self.geometry.capacity / NO_SLACK_SHARE;
+        }
+        dropped
     }
 
     /// Appends a record to the group being filled.
@@ -387,6 +467,7 @@ impl Appender {
             self.oldest_pending = Some(Instant::now());
         }
         if record.purpose != Purpose::Survivor {
+            self.pending_user_bytes += size.bytes();
             self.clock += size.bytes();
         }
         Ok(Appended {
@@ -405,7 +486,7 @@ impl Appender {
             return Ok(wanted);
         }
         if record.purpose == Purpose::Survivor {
-            match survivor_room(self.free.len() as u64, self.emptied.len() as u64) {
+            match survivor_room(self.free.len() as u64, self.emptied_count() as u64) {
                 SurvivorRoom::Open => {}
                 SurvivorRoom::Commit => return Err(NoRoom),
                 SurvivorRoom::Nearest => {
@@ -561,10 +642,12 @@ impl Appender {
             self.heads[head_index].wanted_area = 0;
         }
         let mut headers = self.take_frees(durable);
+        let freeing = headers.len();
         headers.append(&mut self.headers);
         if self.closed.is_empty() && headers.is_empty() {
             return None;
         }
+        self.freeing = freeing;
         let id = self.next_group;
         self.next_group += 1;
         let mut frames = std::mem::take(&mut self.closed);
@@ -597,6 +680,7 @@ impl Appender {
             last_seqno: self.next_seqno - 1,
             headers,
             writers: std::mem::take(&mut self.writers),
+            user_bytes: std::mem::take(&mut self.pending_user_bytes),
             extents,
         })
     }
@@ -650,6 +734,8 @@ impl Appender {
                 self.free.push_back(*segment);
             }
         }
+        self.freeing = 0;
+        self.rounds += 1;
         self.durable_extents = group.extents;
         self.in_flight_bytes = 0;
         drop(group);

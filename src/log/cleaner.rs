@@ -5,6 +5,7 @@
 //! durable that was written before its last record was looked at (survivors, and the writes
 //! that made the rest dead), the second overwrites its header (D9).
 
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use crate::device::{AlignedBuf, WriteOp};
@@ -12,8 +13,9 @@ use crate::format::{Class, Invalid, SegmentId};
 use crate::sync::Ordering;
 use crate::{Error, Result};
 
-use super::policy::{Candidate, cleaning_threshold_segments, select_victim};
-use super::recovery::{Found, reread_header};
+use super::ahead::{ReadAhead, read_ahead, read_first};
+use super::policy::{Candidate, cleaning_threshold_segments, select_victims};
+use super::recovery::{Found, parse_header, reread_header};
 use super::{Counters, Log, NoRoom, Owner, Position, RESERVE, ScannedFrame, SegmentScanner, State};
 
 /// Segments prepared with one flush.
@@ -26,6 +28,12 @@ const PREPARE_BYTES: usize = 4 << 20;
 const TICK: Duration = Duration::from_millis(200);
 /// With this many free segments or fewer, emptied ones are committed before cleaning goes on.
 const COMMIT_BELOW: usize = 5;
+/// The same while the flusher commits: cleaning goes on beside it.
+const AWAIT_BELOW: usize = 2;
+/// The flusher is asked for a commit when so many victims wait for one.
+const COMMIT_VICTIMS: usize = 3;
+/// Victims chosen at once.
+const CHOOSE: usize = 4;
 /// How soon it looks again while somebody waits for room.
 const RETRY: Duration = Duration::from_millis(1);
 /// Tombstones and operations that replay needs ask for a checkpoint at this share of the capacity.
@@ -49,6 +57,15 @@ pub(crate) struct Effort {
     segment_bytes: u64,
     checkpointed: bool,
     asked_at: Option<u64>,
+    /// Victims chosen before, best first.
+    chosen: VecDeque<SegmentId>,
+    /// Bytes of tombstones that replay needs, when they were chosen.
+    held_bytes: u64,
+    /// Reads the next victim meanwhile. Whoever has it has the flusher too, and leaves
+    /// commits to it.
+    ahead: Option<ReadAhead>,
+    window: AlignedBuf,
+    frame: Vec<u8>,
 }
 
 impl Effort {
@@ -63,6 +80,11 @@ impl Effort {
             segment_bytes,
             checkpointed: false,
             asked_at: None,
+            chosen: VecDeque::new(),
+            held_bytes: 0,
+            ahead: None,
+            window: AlignedBuf::new(),
+            frame: Vec::new(),
         }
     }
 
@@ -117,9 +139,19 @@ impl Log {
 
     /// The space thread.
     pub(crate) fn cleaner(&self, owner: &dyn Owner) {
+        let (ahead, reader) = read_ahead();
+        let mut effort = Effort::new(self.geometry.segment_count, self.geometry.segment_bytes);
+        effort.ahead = Some(ahead);
+        std::thread::scope(|scope| {
+            scope.spawn(|| reader.run(&*self.device, &self.geometry));
+            // Takes its end of the reader along, which ends that one too.
+            self.clean(owner, effort);
+        });
+    }
+
+    fn clean(&self, owner: &dyn Owner, mut effort: Effort) {
         let mut last_tick = Instant::now();
         let mut last_appended = 0;
-        let mut effort = Effort::new(self.geometry.segment_count, self.geometry.segment_bytes);
         while !self.is_stopping() {
             owner.tidy(self);
             match self.make_space(owner, &mut effort) {
@@ -158,36 +190,45 @@ impl Log {
 
     /// One step towards enough free segments; false when there is nothing to do.
     pub(crate) fn make_space(&self, owner: &dyn Owner, effort: &mut Effort) -> Result<bool> {
-        let (free, emptied, unwritten) = {
+        let (free, emptied, unwritten, slack) = {
             let appender = self.appender.lock();
             (
                 appender.free_count(),
                 appender.emptied_count(),
                 appender.unwritten_count(),
+                appender.slack(),
             )
         };
         let starving = self.is_starving();
-        let low_water = self.low_water();
+        let low_water = self.low_water() + slack;
         if unwritten > 0 && (free < low_water + PREPARE_AT_ONCE || starving) {
             self.prepare_some()?;
             return Ok(true);
         }
-        if free <= COMMIT_BELOW && emptied > 0 {
+        let (commit_below, has_flusher) = match effort.ahead {
+            Some(_) => (AWAIT_BELOW, true),
+            None => (COMMIT_BELOW, false),
+        };
+        if free <= commit_below && emptied > 0 {
             // What is emptied comes back before more is cleaned: else survivors of all
             // classes would have to share heads.
-            self.commit_now()?;
+            self.commit(effort)?;
             return Ok(true);
         }
         if free + emptied < low_water || (starving && emptied == 0) {
-            return self.clean_one(owner, effort, starving);
+            let done = self.clean_one(owner, effort, starving)?;
+            if done && has_flusher && self.appender.lock().emptied_count() >= COMMIT_VICTIMS {
+                self.ask_commit();
+            }
+            return Ok(done);
         }
         if starving || (free < low_water && emptied > 0) {
-            self.commit_now()?;
+            self.commit(effort)?;
             return Ok(true);
         }
         // Segments with nothing in them cost nothing to free.
         if let Some(victim) = self.find_empty() {
-            self.empty(owner, victim)?;
+            self.empty(owner, victim, effort)?;
             return Ok(true);
         }
         if emptied > 0 && self.appender.lock().pending_bytes() == 0 {
@@ -197,15 +238,41 @@ impl Log {
         Ok(false)
     }
 
+    /// A commit: the flusher's, where there is one.
+    fn commit(&self, effort: &Effort) -> Result<()> {
+        if effort.ahead.is_some() {
+            self.await_commit()
+        } else {
+            self.commit_now()
+        }
+    }
+
+    fn is_sealed(&self, segment: &super::Segment) -> bool {
+        segment.state() == State::Sealed && segment.written() >= segment.end()
+    }
+
+    fn is_victim(&self, segment: &super::Segment) -> bool {
+        self.is_sealed(segment) && !segment.is_quarantined()
+    }
+
+    /// Whether cleaning the segment gives enough back.
+    fn gains(&self, segment: &super::Segment, horizon: u64) -> bool {
+        let needed = u64::from(segment.needed_tombstone_bytes(horizon));
+        let live_bytes = segment.live_bytes().max(0) as u64 + needed;
+        let segment_bytes = self.geometry.segment_bytes;
+        live_bytes + segment_bytes / GAIN_SHARE <= segment_bytes
+    }
+
     fn sealed(&self) -> impl Iterator<Item = (SegmentId, &super::Segment)> {
-        self.table.iter().filter(|(_, segment)| {
-            segment.state() == State::Sealed && segment.written() >= segment.end()
-        })
+        self.table
+            .iter()
+            .filter(|(_, segment)| self.is_sealed(segment))
     }
 
     fn victims(&self) -> impl Iterator<Item = (SegmentId, &super::Segment)> {
-        self.sealed()
-            .filter(|(_, segment)| !segment.is_quarantined())
+        self.table
+            .iter()
+            .filter(|(_, segment)| self.is_victim(segment))
     }
 
     fn find_empty(&self) -> Option<SegmentId> {
@@ -229,26 +296,35 @@ impl Log {
         let segment_bytes = self.geometry.segment_bytes;
         let clock = self.appender.lock().clock();
         effort.observe(clock, horizon);
-        // Bytes of tombstones, and dead bytes beside operations, that replay needs.
-        let mut held_bytes = 0;
-        let candidates = self.victims().filter_map(|(segment, entry)| {
-            let needed = u64::from(entry.needed_tombstone_bytes(horizon));
-            let live_bytes = entry.live_bytes().max(0) as u64 + needed;
-            if entry.is_pinned(horizon) {
-                // What is dead in it is not to be had, but for newer images.
-                held_bytes += needed + u64::from(entry.end()).saturating_sub(live_bytes);
-                return None;
-            }
-            held_bytes += needed;
-            let age = clock.saturating_sub(entry.sealed_clock());
-            let gains = live_bytes + segment_bytes / GAIN_SHARE <= segment_bytes;
-            gains.then_some(Candidate {
-                segment,
-                live_bytes,
-                age,
-            })
+        // What was chosen before is good enough, as long as it is a victim at all.
+        effort.chosen.retain(|segment| {
+            let entry = self.table.segment(*segment);
+            self.is_victim(entry) && self.gains(entry, horizon)
         });
-        let victim = select_victim(candidates, segment_bytes).map(|victim| victim.segment);
+        if effort.chosen.len() < 2 {
+            // Bytes of tombstones, and dead bytes beside operations, that replay needs.
+            let mut held_bytes = 0;
+            let candidates = self.victims().filter_map(|(segment, entry)| {
+                let needed = u64::from(entry.needed_tombstone_bytes(horizon));
+                held_bytes += needed;
+                if entry.is_pinned(horizon) {
+                    // What is dead in it is not to be had, but for newer images.
+                    let live_bytes = entry.live_bytes().max(0) as u64 + needed;
+                    held_bytes += u64::from(entry.end()).saturating_sub(live_bytes);
+                    return None;
+                }
+                self.gains(entry, horizon).then(|| Candidate {
+                    segment,
+                    live_bytes: entry.live_bytes().max(0) as u64 + needed,
+                    age: clock.saturating_sub(entry.sealed_clock()),
+                })
+            });
+            let chosen = select_victims(candidates, segment_bytes, CHOOSE);
+            effort.chosen = chosen.iter().map(|victim| victim.segment).collect();
+            effort.held_bytes = held_bytes;
+        }
+        let held_bytes = effort.held_bytes;
+        let victim = effort.chosen.front().copied();
         if held_bytes > self.geometry.capacity / TOMBSTONE_SHARE && effort.may_ask() {
             let steps = self.checkpoint_steps(owner);
             self.wants_checkpoint.store(steps, Ordering::Relaxed);
@@ -257,7 +333,8 @@ impl Log {
         match victim {
             Some(victim) if effort.may_clean(starving) => {
                 effort.cleaned();
-                self.empty(owner, victim)?;
+                effort.chosen.pop_front();
+                self.empty(owner, victim, effort)?;
                 Ok(true)
             }
             _ if self.appender.lock().emptied_count() > 0 => {
@@ -273,7 +350,8 @@ impl Log {
             _ if (held_bytes > 0 || self.images_are_scattered(owner))
                 && effort.may_checkpoint() =>
             {
-                // Newer images make the tombstones and operations superfluous, and lie close together.
+                // Newer images make tombstones and operations superfluous, and lie close
+                // together.
                 match self.checkpoint_for_cleaner(owner) {
                     Some(Ok(()) | Err(Error::NoSpace { .. })) => {
                         effort.checkpointed();
@@ -303,13 +381,13 @@ impl Log {
     }
 
     /// Empties one victim.
-    fn empty(&self, owner: &dyn Owner, victim: SegmentId) -> Result<()> {
+    fn empty(&self, owner: &dyn Owner, victim: SegmentId, effort: &mut Effort) -> Result<()> {
         let horizon = self.older_horizon.load(Ordering::Relaxed);
         let segment = self.table.segment(victim);
         segment.set_state(State::Cleaning);
         let mut whole = true;
         if segment.live_bytes() > 0 || segment.needed_tombstone_bytes(horizon) > 0 {
-            match self.relocate_all(owner, victim, horizon) {
+            match self.relocate_all(owner, victim, horizon, effort) {
                 Ok(read_all) => whole = read_all,
                 Err(error) => {
                     segment.set_state(State::Sealed);
@@ -331,14 +409,61 @@ impl Log {
     }
 
     /// Relocates every record of a victim that can be read; says whether that was all.
-    fn relocate_all(&self, owner: &dyn Owner, victim: SegmentId, horizon: u64) -> Result<bool> {
-        let segment = self.table.segment(victim);
-        let header = match reread_header(&*self.device, &self.geometry, victim) {
-            Ok(Found::Header(header)) => header,
-            Ok(_) | Err(Error::Io { .. }) => return Ok(false),
-            Err(other) => return Err(other),
+    fn relocate_all(
+        &self,
+        owner: &dyn Owner,
+        victim: SegmentId,
+        horizon: u64,
+        effort: &mut Effort,
+    ) -> Result<bool> {
+        let first = self.first_bytes(victim, effort);
+        let parsed = first.as_ref().map(|bytes| {
+            let header_bytes = self.geometry.header_bytes() as usize;
+            parse_header(&bytes[..header_bytes], &self.geometry, victim)
+        });
+        let (header, first) = match parsed {
+            Some(Found::Header(header)) => (header, first),
+            _ => match reread_header(&*self.device, &self.geometry, victim) {
+                Ok(Found::Header(header)) => (header, None),
+                Ok(_) | Err(Error::Io { .. }) => return Ok(false),
+                Err(other) => return Err(other),
+            },
         };
-        let mut scanner = SegmentScanner::new(header, u64::MAX).past_bad_blocks();
+        let spare = std::mem::take(&mut effort.frame);
+        let mut scanner = SegmentScanner::new(header, u64::MAX)
+            .past_bad_blocks()
+            .with_memory(first.unwrap_or_default(), spare);
+        let whole = self.relocate_scanned(owner, victim, horizon, &mut scanner)?;
+        (effort.window, effort.frame) = scanner.into_memory();
+        Ok(whole)
+    }
+
+    /// The first bytes of a victim, where they can be read; those of the next one are read
+    /// meanwhile.
+    fn first_bytes(&self, victim: SegmentId, effort: &mut Effort) -> Option<AlignedBuf> {
+        let next = effort.chosen.front().copied();
+        let window = &mut effort.window;
+        let taken = effort.ahead.as_mut().and_then(|ahead| {
+            let taken = ahead.take(victim, self.table.segment(victim).seed(), window);
+            if let Some(next) = next {
+                ahead.ask(next, self.table.segment(next).seed());
+            }
+            taken
+        });
+        taken.or_else(|| {
+            let mut bytes = std::mem::take(window);
+            read_first(&*self.device, &self.geometry, victim, &mut bytes).then_some(bytes)
+        })
+    }
+
+    fn relocate_scanned(
+        &self,
+        owner: &dyn Owner,
+        victim: SegmentId,
+        horizon: u64,
+        scanner: &mut SegmentScanner,
+    ) -> Result<bool> {
+        let segment = self.table.segment(victim);
         let mut whole = true;
         loop {
             while let Some(frame) = scanner.take(&*self.device)? {
@@ -350,6 +475,7 @@ impl Log {
                     }
                     other => other?,
                 }
+                scanner.done_with(frame);
             }
             // Where a segment that a crash cut short ends is not known here.
             let end_known = u64::from(segment.end()) < self.geometry.segment_bytes;

@@ -65,6 +65,30 @@ impl Log {
         self.lead_or_wait(state).map(drop)
     }
 
+    /// Asks the flusher for a commit, and does not wait for it.
+    pub(crate) fn ask_commit(&self) {
+        self.appender.lock().want_commit();
+        self.flush.notify_one();
+    }
+
+    /// Asks the flusher for a commit, and waits until it, or one that was under way, is done.
+    pub(crate) fn await_commit(&self) -> Result<()> {
+        let mut appender = self.appender.lock();
+        let rounds = appender.rounds();
+        appender.want_commit();
+        self.flush.notify_one();
+        while appender.rounds() == rounds {
+            if self.is_poisoned() {
+                return Err(Error::Poisoned);
+            }
+            if self.is_stopping() {
+                return Ok(());
+            }
+            appender = self.work.wait_for(appender, GROUP_AGE);
+        }
+        Ok(())
+    }
+
     /// The last durable seqno.
     pub(crate) fn durable(&self) -> Seqno {
         self.commit.lock().durable
@@ -175,8 +199,15 @@ impl Log {
             writers: group.writers,
             time: started.elapsed(),
         };
+        if group.user_bytes > 0 {
+            // One leader at a time: nothing is lost between load and store.
+            let before = self.commit_bytes.load(Ordering::Relaxed);
+            let smoothed = (before * 7 + group.user_bytes) / 8;
+            self.commit_bytes.store(smoothed, Ordering::Relaxed);
+        }
         let freed = !group.headers.is_empty();
         let mut appender = self.appender.lock();
+        appender.commit_took(written.time);
         appender.group_written(group);
         self.space.notify_all();
         let checkpoint_due = self.checkpoint_due.load(Ordering::Relaxed);
@@ -192,17 +223,25 @@ impl Log {
         let mut appender = self.appender.lock();
         while !self.is_stopping() {
             let due = appender.pending_bytes() >= GROUP_BYTES
+                || appender.commit_is_wanted()
                 || appender.pending_age().is_some_and(|age| age >= GROUP_AGE);
             if !due {
                 // The tick is what bounds the age of a lone buffered write.
-                appender = self.work.wait_for(appender, GROUP_AGE / 2);
+                appender = self.flush.wait_for(appender, GROUP_AGE / 2);
                 continue;
             }
+            appender.commit_begins();
+            let rounds = appender.rounds();
             drop(appender);
             if self.commit_now().is_err() {
                 return;
             }
             appender = self.appender.lock();
+            if appender.rounds() == rounds {
+                // Nothing was written: who waits for a commit is not woken by `group_written`.
+                appender.round_ends();
+                self.work.notify_all();
+            }
         }
     }
 }

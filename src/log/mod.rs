@@ -4,6 +4,7 @@
 //! through [`Owner`]: replay this record; is this record live, and if so append it again;
 //! write and load your part of the checkpoint. (RAMCloud's cut between log and index.)
 
+mod ahead;
 mod appender;
 mod applier;
 mod checkpoint;
@@ -35,16 +36,18 @@ use crate::{Error, Result};
 pub(crate) use appender::{Appended, Appender, NewRecord, NoRoom, Purpose};
 pub(crate) use applier::Lane;
 pub(crate) use checkpoint::CheckpointState;
-#[cfg(all(test, loom))]
+#[cfg(test)]
 pub(crate) use cleaner::Effort;
-#[allow(unused_imports, reason = "the object layer, under way, needs it")]
-pub(crate) use payload::{Payload, Room, max_payload, max_payload_beside};
+pub(crate) use payload::{Room, max_payload};
+use policy::spreads_commits;
 pub(crate) use policy::{first_exponent, head_class, next_exponent, survivor_exponent};
 pub(crate) use rebuild::{Rebuilt, log_to_rebuild};
 pub(crate) use recovery::{Found, open_log, parse_header};
 pub(crate) use scanner::{ScannedFrame, SegmentScanner, read_retrying};
 pub(crate) use segments::{Segment, SegmentTable, State};
-pub(crate) use superblocks::{Superblocks, create_superblocks, find_superblock};
+pub(crate) use superblocks::{
+    Superblocks, choose, create_superblocks, find_superblock, probe_geometry,
+};
 
 use appender::{Reserve, Start};
 use committer::CommitState;
@@ -185,8 +188,10 @@ pub(crate) struct Log {
     appender: Mutex<Appender>,
     /// With the appender's lock: room came back, or will not.
     space: Condvar,
-    /// With the appender's lock: background threads have something to do.
+    /// With the appender's lock: the space thread or the checkpointer has something to do.
     work: Condvar,
+    /// With the appender's lock: the flusher has something to do.
+    flush: Condvar,
     /// With the appender's lock: a writer joined the group a leader gathers for.
     joined: Condvar,
     commit: Mutex<CommitState>,
@@ -212,6 +217,8 @@ pub(crate) struct Log {
     clock: AtomicU64,
     /// Writers that waited for the last group.
     recent_writers: AtomicU64,
+    /// Bytes of callers' records in a commit, smoothed.
+    commit_bytes: AtomicU64,
     pub(crate) counters: Counters,
 }
 
@@ -237,6 +244,7 @@ impl Log {
             table,
             space: Condvar::new(),
             work: Condvar::new(),
+            flush: Condvar::new(),
             joined: Condvar::new(),
             commit: Mutex::new(CommitState::default()),
             committed: Condvar::new(),
@@ -253,6 +261,7 @@ impl Log {
             checkpoint_waits: AtomicBool::new(false),
             clock: AtomicU64::new(0),
             recent_writers: AtomicU64::new(0),
+            commit_bytes: AtomicU64::new(0),
             counters: Counters::default(),
         }
     }
@@ -364,6 +373,7 @@ impl Log {
         let _appender = self.appender.lock();
         self.space.notify_all();
         self.work.notify_all();
+        self.flush.notify_all();
         self.joined.notify_all();
     }
 
@@ -378,9 +388,15 @@ impl Log {
         self.recent_writers.load(Ordering::Relaxed)
     }
 
+    /// Whether committed writes go to the heads of their classes now.
+    pub(crate) fn spreads_commits(&self) -> bool {
+        // Relaxed: a hint.
+        spreads_commits(self.commit_bytes.load(Ordering::Relaxed))
+    }
+
     /// Wakes the flusher, because a group is full.
     pub(crate) fn wake_flusher(&self) {
-        self.work.notify_all();
+        self.flush.notify_one();
     }
 
     /// Waits until at most `bytes` are accepted and not on the device.
@@ -390,7 +406,7 @@ impl Log {
             if self.is_poisoned() {
                 return Err(Error::Poisoned);
             }
-            self.work.notify_all();
+            self.flush.notify_one();
             appender = self.space.wait_for(appender, Duration::from_millis(100));
         }
         Ok(())
@@ -523,8 +539,10 @@ impl Log {
 
     /// Tells those who wait for room that there is none to be made.
     fn give_up(&self) {
-        let _appender = self.appender.lock();
-        self.stuck.fetch_add(1, Ordering::Relaxed);
+        let mut appender = self.appender.lock();
+        if !appender.drop_slack() {
+            self.stuck.fetch_add(1, Ordering::Relaxed);
+        }
         self.space.notify_all();
     }
 

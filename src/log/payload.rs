@@ -339,17 +339,17 @@ impl Appender {
             .map_or(room.records, |_| bytes.div_ceil(gain).min(room.records)) as usize
     }
 
-    /// Free segments kept from a purpose by another's claim.
+    /// Free segments kept from a purpose by another's claim, and by slack.
     pub(super) fn held(&self, purpose: Purpose) -> usize {
         match purpose {
-            Purpose::User => self.claimed,
+            Purpose::User => self.claimed + self.slack(),
             Purpose::Delete | Purpose::Counted | Purpose::Survivor => 0,
         }
     }
 
     /// Whether another's claim stands between a caller and its room.
     pub(crate) fn is_held_back(&self, rooms: &[Room]) -> bool {
-        rooms.iter().any(|room| self.held(room.purpose) > 0)
+        self.claimed > 0 && rooms.iter().any(|room| room.purpose == Purpose::User)
     }
 
     /// Keeps room for a caller from all others, if it is large and nobody has a claim.
@@ -381,3 +381,6 @@ fn frames_for(room: &Room, records: u64) -> u64 {
         1 + ((records - room.records) >> DELTA_BITS)
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;

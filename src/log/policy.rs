@@ -11,6 +11,8 @@
 //! about the same time. `design/cleaning.md` has the arithmetic and the simulated write
 //! amplification.
 
+use std::time::Duration;
+
 /// Rewrite-interval classes, one head segment each.
 pub(crate) const CLASSES: usize = 8;
 
@@ -101,8 +103,20 @@ pub(crate) fn head_class(exponent: u8) -> usize {
     usize::from(exponent.min(EXPONENT_MAX))
 }
 
+/// Bytes of callers' records in a commit from which on they are spread over class heads.
+///
+/// In one stream a Zipf 0.99 costs 0.44 of the bytes written. Seven more frames cost 320 B
+/// each, headers and padding, and writes that the device does beside one another.
+const SPREAD_BYTES: u64 = 32 << 10;
+
+/// Whether committed writes go to the heads of their classes, when commits have lately had
+/// so many bytes of them; else they go to one stream.
+pub(crate) fn spreads_commits(commit_bytes: u64) -> bool {
+    commit_bytes >= SPREAD_BYTES
+}
+
 /// Free segments at and below which a full class head does not get a new one at once.
-const SHORT_SEGMENTS: u64 = 3;
+const SHORT_SEGMENTS: u64 = 1;
 
 /// What to do with a survivor whose head is full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -183,22 +197,48 @@ pub(crate) fn score(live_bytes: u64, segment_bytes: u64, age: u64) -> f64 {
     dead / live_bytes as f64 * (age as f64 + 1.0)
 }
 
-/// The candidate to clean next, `None` when none would give space back.
+/// The candidates to clean next, best first, at most `most` of them; none of those that
+/// would give no space back.
 ///
-/// A linear scan: a store has 512 to about 8,192 segments, so this is some 10 us for a
-/// victim of 256 KiB or more, and needs no structure that has to follow every overwrite.
-pub(crate) fn select_victim(
+/// A linear scan: a store has 512 to about 8,192 segments, so this is some 10 us for a few
+/// victims of 256 KiB or more, and needs no structure that has to follow every overwrite.
+pub(crate) fn select_victims(
     candidates: impl IntoIterator<Item = Candidate>,
     segment_bytes: u64,
-) -> Option<Candidate> {
-    let mut best: Option<(f64, Candidate)> = None;
+    most: usize,
+) -> Vec<Candidate> {
+    let mut best: Vec<(f64, Candidate)> = Vec::with_capacity(most + 1);
+    let mut bound = 0.0;
     for candidate in candidates {
         let score = score(candidate.live_bytes, segment_bytes, candidate.age);
-        if score > best.map_or(0.0, |(best, _)| best) {
-            best = Some((score, candidate));
+        if score > bound {
+            let place = best.partition_point(|(other, _)| *other >= score);
+            best.insert(place, (score, candidate));
+            best.truncate(most);
+            if let Some((worst, _)) = best.get(most - 1) {
+                bound = *worst;
+            }
         }
     }
-    best.map(|(_, candidate)| candidate)
+    best.into_iter().map(|(_, candidate)| candidate).collect()
+}
+
+/// A commit that takes longer by this holds one more segment back.
+const COMMIT_STEP: Duration = Duration::from_micros(150);
+/// Most segments held back because commits are slow, and the share of the store's spare
+/// segments they may be: 8 segments of 5,000 cost 0.6% on uniform, of which the larger groups
+/// give half back.
+const SLACK_MAX: u64 = 8;
+const SLACK_SHARE: u64 = 96;
+
+/// Segments held back besides the reserve while commits take `commit`: what the cleaner
+/// fills while victims wait for two commits. With a fast device it is none.
+pub(crate) fn slack_segments(commit: Duration, spare_segments: u64) -> u64 {
+    let steps = commit.as_nanos() / COMMIT_STEP.as_nanos();
+    u64::try_from(steps)
+        .unwrap_or(SLACK_MAX)
+        .min(SLACK_MAX)
+        .min(spare_segments / SLACK_SHARE)
 }
 
 /// Free segments, those in limbo included, below which the cleaner works.

@@ -66,16 +66,32 @@ fn victim_prefers_empty_then_old() {
     let old = candidate(2, 50, 20);
     let empty = candidate(3, 0, 1);
     let full = candidate(4, 100, 1 << 40);
-    assert_eq!(select_victim([young, old, full], 100), Some(old));
-    assert_eq!(select_victim([young, old, empty], 100), Some(empty));
-    assert_eq!(select_victim([full], 100), None);
-    assert_eq!(select_victim([], 100), None);
+    assert_eq!(select_victims([young, old, full], 100, 1), [old]);
+    assert_eq!(select_victims([young, old, full], 100, 3), [old, young]);
+    assert_eq!(select_victims([young, old, empty], 100, 2), [empty, old]);
+    assert_eq!(select_victims([full], 100, 1), []);
+    assert_eq!(select_victims([], 100, 1), []);
+}
+
+#[test]
+fn only_large_commits_are_spread() {
+    assert!(!spreads_commits(4 << 10));
+    assert!(spreads_commits(64 << 10));
+}
+
+#[test]
+fn slow_commits_hold_segments_back_where_there_are_some() {
+    let micros = std::time::Duration::from_micros;
+    assert_eq!(slack_segments(micros(100), 800), 0);
+    assert_eq!(slack_segments(micros(1000), 800), 6);
+    assert_eq!(slack_segments(micros(60_000_000), 800), 8);
+    assert_eq!(slack_segments(micros(60_000_000), 95), 0);
 }
 
 #[test]
 fn survivors_mix_only_when_nothing_is_in_limbo() {
-    assert_eq!(survivor_room(4, 0), SurvivorRoom::Open);
-    assert_eq!(survivor_room(3, 1), SurvivorRoom::Commit);
-    assert_eq!(survivor_room(3, 0), SurvivorRoom::Nearest);
+    assert_eq!(survivor_room(2, 0), SurvivorRoom::Open);
+    assert_eq!(survivor_room(1, 1), SurvivorRoom::Commit);
+    assert_eq!(survivor_room(1, 0), SurvivorRoom::Nearest);
     assert_eq!(survivor_room(0, 9), SurvivorRoom::Commit);
 }

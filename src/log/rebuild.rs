@@ -7,7 +7,7 @@
 //! the old images are freed early only if there is no other room.
 
 use crate::device::Device;
-use crate::format::{CUTS_MAX, Class, Cut, RootRef, SegmentId, Seqno};
+use crate::format::{Class, Cut, RootRef, SegmentId, Seqno};
 use crate::sync::{Arc, SharedArc};
 use crate::{Error, Result};
 
@@ -44,13 +44,20 @@ pub(crate) fn log_to_rebuild(
 
 impl Log {
     /// Makes what the owner now has the state of the store, and ends in order.
-    pub(crate) fn finish_rebuild(&self, owner: &dyn Owner, rebuilt: &Rebuilt) -> Result<()> {
+    pub(crate) fn finish_rebuild(
+        &self,
+        owner: &dyn Owner,
+        rebuilt: &Rebuilt,
+        headers: &[Found],
+    ) -> Result<()> {
         let epoch = {
             let mut superblocks = self.superblocks.lock();
+            let mut cuts = superblocks.current.cuts.clone();
+            cuts.extend(rebuilt.cut);
+            self.retire_surplus(&mut cuts, headers)?;
+            self.flush_device()?;
             superblocks.update(&*self.device, |next| {
-                next.cuts.extend(rebuilt.cut);
-                let surplus = next.cuts.len().saturating_sub(CUTS_MAX);
-                next.cuts.drain(..surplus);
+                next.cuts = cuts;
                 next.epoch += 1;
                 next.clean = None;
                 if next.roots.is_empty() {

@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BinaryHeap};
 
 use crate::device::{AlignedBuf, Device, ReadOp};
 use crate::format::{
-    CUTS_MAX, Class, Cut, Extent, Geometry, HEAD_COUNT, ImageRef, Invalid, PieceHeader, PieceKind,
+    Class, Cut, Extent, Geometry, HEAD_COUNT, ImageRef, Invalid, PieceHeader, PieceKind,
     Root, SegmentHeader, SegmentId, Seqno,
 };
 use crate::sync::{Arc, SharedArc};
@@ -33,6 +33,10 @@ use super::{
     Log, LogOptions, Owner, READ_RETRIES, ScannedFrame, SegmentScanner, SegmentTable, Start, State,
     Superblocks,
 };
+
+/// Segments read side by side that keep what they read ahead, 1 MiB each: more than were
+/// ever open at once, so that only a log that nothing wrote is read more than once.
+const WINDOWS_MAX: usize = 2 * HEAD_COUNT;
 
 /// What a segment's first block says.
 #[derive(Debug, Clone, Copy)]
@@ -159,7 +163,7 @@ pub(super) fn fill_table(table: &SegmentTable, headers: &[Found], wants_prewrite
     }
 }
 
-fn header_of(found: &Found) -> Option<SegmentHeader> {
+pub(super) fn header_of(found: &Found) -> Option<SegmentHeader> {
     match found {
         Found::Header(header) => Some(*header),
         _ => None,
@@ -403,7 +407,11 @@ impl<'a> Replay<'a> {
             while let Some(header) = to_open.next_if(|header| header.group <= group) {
                 let scanner = SegmentScanner::new(header, self.last_group_of(header.epoch));
                 let mut scanner = scanner.records_only();
-                if let Some(frame) = scanner.peek(device)? {
+                let next = scanner.peek(device)?;
+                if next.is_none() || heap.len() >= WINDOWS_MAX {
+                    scanner.rest();
+                }
+                if let Some(frame) = next {
                     heap.push(Reverse((frame.group, scanners.len())));
                 }
                 scanners.push(scanner);
@@ -427,7 +435,12 @@ impl<'a> Replay<'a> {
                     }
                 }
                 match scanner.peek(device)? {
-                    Some(frame) if frame.group > group => heap.push(Reverse((frame.group, index))),
+                    Some(frame) if frame.group > group => {
+                        if heap.len() >= WINDOWS_MAX {
+                            scanner.rest();
+                        }
+                        heap.push(Reverse((frame.group, index)));
+                    }
                     Some(_) => {
                         let offset = self.log.geometry.segment_offset(scanner.header.segment);
                         return Err(Error::Corrupt {
@@ -435,7 +448,7 @@ impl<'a> Replay<'a> {
                             why: Invalid::Field("order of groups"),
                         });
                     }
-                    None => {}
+                    None => scanner.rest(),
                 }
             }
             let is_last = heap.is_empty() && to_open.peek().is_none();
@@ -450,6 +463,7 @@ impl<'a> Replay<'a> {
         }
         for scanner in &mut scanners {
             self.check_gap(scanner)?;
+            scanner.rest();
             self.scanned(scanner);
         }
         Ok(())
@@ -543,10 +557,7 @@ impl<'a> Replay<'a> {
             let mut cuts = superblocks.current.cuts.clone();
             cuts.retain(|cut| cut.is_needed(horizon));
             cuts.extend(self.cut(old_epoch));
-            let surplus = cuts.len().saturating_sub(CUTS_MAX);
-            for cut in cuts.drain(..surplus) {
-                log.retire_cut(&cut, self.headers.iter().filter_map(header_of))?;
-            }
+            log.retire_surplus(&mut cuts, self.headers)?;
             log.flush_device()?;
             superblocks.update(&*log.device, |next| {
                 next.cuts = cuts;

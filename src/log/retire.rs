@@ -12,19 +12,25 @@
 
 use crate::device::{AlignedBuf, WriteOp};
 use crate::format::{
-    Class, Cut, Extent, FRAME_HEADER_BYTES, FrameHeader, HEAD_COUNT, SegmentHeader,
+    CUTS_MAX, Class, Cut, Extent, FRAME_HEADER_BYTES, FrameHeader, HEAD_COUNT, SegmentHeader,
 };
 use crate::{Error, Result};
 
+use super::recovery::{Found, header_of};
 use super::{Log, State};
 
 impl Log {
-    /// Makes a cut superfluous once the device is flushed. `headers`: all on media.
-    pub(crate) fn retire_cut(
-        &self,
-        cut: &Cut,
-        headers: impl Iterator<Item = SegmentHeader>,
-    ) -> Result<()> {
+    /// Takes the oldest cuts away until the rest fits in a superblock, which may be written
+    /// once the device is flushed. `headers`: all on media.
+    pub(super) fn retire_surplus(&self, cuts: &mut Vec<Cut>, headers: &[Found]) -> Result<()> {
+        let surplus = cuts.len().saturating_sub(CUTS_MAX);
+        for cut in cuts.drain(..surplus) {
+            self.retire_cut(&cut, headers.iter().filter_map(header_of))?;
+        }
+        Ok(())
+    }
+
+    fn retire_cut(&self, cut: &Cut, headers: impl Iterator<Item = SegmentHeader>) -> Result<()> {
         let of_epoch = headers
             .filter(|header| header.epoch == cut.epoch && matches!(header.class, Class::Data(_)));
         for header in of_epoch {

@@ -13,7 +13,7 @@ use crate::{Error, Result};
 use super::READ_RETRIES;
 
 /// Bytes read at a time; a longer frame is read whole.
-const WINDOW_BYTES: u64 = 1 << 20;
+pub(super) const WINDOW_BYTES: u64 = 1 << 20;
 
 /// Reads with retries, without a log: for use before there is one.
 pub(crate) fn read_retrying(device: &dyn Device, offset: u64, into: &mut AlignedBuf) -> Result<()> {
@@ -253,6 +253,8 @@ pub(crate) struct SegmentScanner {
     offset: u64,
     window: AlignedBuf,
     window_at: u64,
+    /// Memory of a frame that is done with, for the next one.
+    spare: Vec<u8>,
     next: Option<FrameHeader>,
     sealed: bool,
     /// Frames of later groups do not exist.
@@ -273,6 +275,7 @@ impl SegmentScanner {
             header,
             window: AlignedBuf::new(),
             window_at: 0,
+            spare: Vec::new(),
             next: None,
             sealed: false,
             last_group,
@@ -295,9 +298,31 @@ impl SegmentScanner {
         self
     }
 
+    /// The same walk, with the segment's first bytes read already, and memory to use again.
+    pub(crate) fn with_memory(mut self, first: AlignedBuf, spare: Vec<u8>) -> Self {
+        self.window = first;
+        self.spare = spare;
+        self
+    }
+
+    /// Ends the walk; its memory can be used again.
+    pub(crate) fn into_memory(self) -> (AlignedBuf, Vec<u8>) {
+        (self.window, self.spare)
+    }
+
+    /// Gives back a frame that is done with.
+    pub(crate) fn done_with(&mut self, frame: ScannedFrame) {
+        self.spare = frame.bytes;
+    }
+
     /// Whether there were blocks that cannot be read.
     pub(crate) fn met_bad_blocks(&self) -> bool {
         self.met_bad_blocks
+    }
+
+    /// Gives the window's memory back; what is read next reads it again.
+    pub(crate) fn rest(&mut self) {
+        self.window = AlignedBuf::new();
     }
 
     /// Offset after the last valid frame seen.
@@ -375,11 +400,10 @@ impl SegmentScanner {
         };
         self.load(device, self.offset, wanted, WINDOW_BYTES)?;
         let at = (self.offset - self.window_at) as usize;
-        let bytes = self
-            .window
-            .get(at..at + wanted as usize)
-            .unwrap_or_default()
-            .to_vec();
+        let found = self.window.get(at..at + wanted as usize);
+        let mut bytes = std::mem::take(&mut self.spare);
+        bytes.clear();
+        bytes.extend_from_slice(found.unwrap_or_default());
         Ok(ScannedFrame {
             header,
             segment: self.header.segment,
@@ -410,12 +434,21 @@ impl SegmentScanner {
         device: &dyn Device,
         limit: u64,
     ) -> Result<Option<(u64, FrameHeader)>> {
+        let block_bytes = u64::from(self.header.geometry.block_bytes);
+        self.find_frame_from(device, self.offset + block_bytes, limit)
+    }
+
+    /// The first valid frame from an offset on, within `limit` bytes.
+    pub(crate) fn find_frame_from(
+        &mut self,
+        device: &dyn Device,
+        from: u64,
+        limit: u64,
+    ) -> Result<Option<(u64, FrameHeader)>> {
         let geometry = self.header.geometry;
         let block_bytes = u64::from(geometry.block_bytes);
-        let end = geometry
-            .segment_bytes
-            .min(self.offset.saturating_add(limit));
-        let mut offset = self.offset + block_bytes;
+        let end = geometry.segment_bytes.min(from.saturating_add(limit));
+        let mut offset = from;
         while offset + block_bytes <= end {
             self.load(device, offset, block_bytes, WINDOW_BYTES)?;
             let at = (offset - self.window_at) as usize;

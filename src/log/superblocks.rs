@@ -5,16 +5,31 @@
 //! both: copies of `n - 1` stay intact until `n` is durable (D1), and nothing is done on the
 //! strength of `n` before all four slots have it. Any one valid copy opens the store; the
 //! highest sequence wins.
+//!
+//! A slot may hold a superblock of another store, valid and of a higher sequence (a block
+//! written to the wrong device, a store made over an old one of another size). Then those
+//! count that are of the store the segments are of.
 
 use crate::device::{AlignedBuf, Device, WriteOp};
-use crate::format::{Geometry, Invalid, SUPERBLOCK_BYTES, Superblock, VERSION};
+use crate::format::{
+    FRONT_BYTES, Geometry, Invalid, SEGMENT_BYTES_MIN, SUPERBLOCK_BYTES, SegmentHeader, Superblock,
+    VERSION,
+};
 use crate::{Error, Result};
 
 use super::scanner::read_retrying;
 
+/// Segment headers that must agree before the geometry they tell is believed without
+/// looking further.
+const VOTES: u32 = 8;
+/// Places looked at for segment headers when there is no superblock: 128 GiB of the
+/// smallest segments.
+const PROBES_MAX: u64 = 1 << 20;
 /// The newest superblock and the state of its slots.
 pub(crate) struct Superblocks {
     pub(crate) current: Superblock,
+    /// Whether each pair of slots has a copy of it.
+    has_copy: [bool; 2],
 }
 
 /// What the four slots hold.
@@ -52,28 +67,84 @@ impl Slots {
         }
     }
 
-    /// The newest valid superblock.
-    pub(crate) fn newest(&self) -> Option<&Superblock> {
-        self.slots
-            .iter()
-            .filter_map(|slot| slot.as_ref().ok())
-            .max_by_key(|slot| slot.sequence)
+    /// The newest valid superblock of the store.
+    fn newest(&self, device: &dyn Device) -> Option<&Superblock> {
+        choose(device, self.slots.iter().flatten())
     }
+}
+
+/// The newest superblock; where slots are of several stores, of the one that the segments
+/// are of, else of the one with most slots.
+pub(crate) fn choose<'a>(
+    device: &dyn Device,
+    valid: impl Iterator<Item = &'a Superblock> + Clone,
+) -> Option<&'a Superblock> {
+    let newest = valid.clone().max_by_key(|slot| slot.sequence)?;
+    if valid.clone().all(|other| other.geometry == newest.geometry) {
+        return Some(newest);
+    }
+    let newest_of = |geometry| {
+        let of_store = valid.clone().filter(|slot| slot.geometry == geometry);
+        of_store.max_by_key(|slot| slot.sequence)
+    };
+    if let Some(own) = probe_geometry(device).and_then(newest_of) {
+        return Some(own);
+    }
+    let slots_of = |geometry| {
+        valid
+            .clone()
+            .filter(|slot| slot.geometry == geometry)
+            .count()
+    };
+    valid
+        .clone()
+        .max_by_key(|slot| (slots_of(slot.geometry), slot.sequence))
+}
+
+/// The geometry that segment headers tell: each carries all of it, and where it belongs.
+pub(crate) fn probe_geometry(device: &dyn Device) -> Option<Geometry> {
+    let mut block = AlignedBuf::zeroed(4096);
+    let mut votes: Vec<(Geometry, u32)> = Vec::new();
+    for number in 0..PROBES_MAX {
+        let offset = FRONT_BYTES + number * SEGMENT_BYTES_MIN;
+        if offset + 4096 > device.capacity() {
+            break;
+        }
+        if device.read(offset, &mut block).is_err() {
+            continue;
+        }
+        let Ok(header) = SegmentHeader::decode(&block) else {
+            continue;
+        };
+        if header.geometry.segment_offset(header.segment) != offset {
+            continue;
+        }
+        match votes.iter_mut().find(|(seen, _)| *seen == header.geometry) {
+            Some((geometry, count)) => {
+                *count += 1;
+                if *count == VOTES {
+                    return Some(*geometry);
+                }
+            }
+            None => votes.push((header.geometry, 1)),
+        }
+    }
+    let most = votes.into_iter().max_by_key(|(_, count)| *count);
+    most.map(|(geometry, _)| geometry)
 }
 
 /// The newest superblock of a device.
 pub(crate) fn find_superblock(device: &dyn Device) -> Result<Superblocks> {
     let slots = Slots::read(device)?;
-    if let Some(newest) = slots.newest() {
+    if let Some(newest) = slots.newest(device) {
         if newest.geometry.capacity > device.capacity() {
             return Err(Error::Corrupt {
                 offset: 0,
                 why: Invalid::Field("capacity over the device's size"),
             });
         }
-        return Ok(Superblocks {
-            current: newest.clone(),
-        });
+        let contents: Vec<_> = slots.slots.iter().map(|slot| slot.as_ref()).collect();
+        return Ok(Superblocks::new(newest.clone(), &contents));
     }
     if let Some(found) = slots
         .versions
@@ -115,12 +186,31 @@ pub(crate) fn create_superblocks(
         clean: None,
         roots: Vec::new(),
     };
-    let mut superblocks = Superblocks { current: first };
+    let mut superblocks = Superblocks::new(first, &[]);
     superblocks.write(device)?;
     Ok(superblocks)
 }
 
 impl Superblocks {
+    /// `slots`: what the four slots hold, in their order.
+    pub(crate) fn new(
+        current: Superblock,
+        slots: &[std::result::Result<&Superblock, &Invalid>],
+    ) -> Self {
+        let has_copy = [0, 1].map(|pair| {
+            let mut of_pair = slots.iter().skip(pair).step_by(2).flatten();
+            of_pair.any(|slot| {
+                // A repair gives it a sequence of its own.
+                let sequence = current.sequence;
+                Superblock {
+                    sequence,
+                    ..(*slot).clone()
+                } == current
+            })
+        });
+        Self { current, has_copy }
+    }
+
     /// Changes the superblock and makes the change durable.
     pub(crate) fn update(
         &mut self,
@@ -140,7 +230,13 @@ impl Superblocks {
         let [front, front_too, back, back_too] =
             Geometry::superblock_offsets(self.current.geometry.capacity);
         let mut pairs = [[front, back], [front_too, back_too]];
-        if self.current.sequence % 2 == 1 {
+        // A pair that holds the only copies of the one before is written last (D1).
+        let second_first = match self.has_copy {
+            [true, false] => true,
+            [false, true] => false,
+            _ => self.current.sequence % 2 == 1,
+        };
+        if second_first {
             pairs.reverse();
         }
         for [front, back] in pairs {
@@ -154,6 +250,7 @@ impl Superblocks {
                 source,
             })?;
         }
+        self.has_copy = [true; 2];
         Ok(())
     }
 }

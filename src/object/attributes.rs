@@ -88,10 +88,6 @@ impl Attributes {
             .map(|(_, value)| value)
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_none()
-    }
-
     /// Sets (`Some`) and removes (`None`) attributes; of two changes of one name the later
     /// counts.
     pub(crate) fn change<'a>(
@@ -146,6 +142,6 @@ mod tests {
             let _ = Attributes::decode(&attributes.as_bytes()[..len]);
         }
         attributes.change([(b"a".as_slice(), None), (b"b", None), (b"c", None)]);
-        assert!(attributes.is_empty());
+        assert_eq!(attributes, Attributes::default());
     }
 }

@@ -6,6 +6,7 @@
 
 mod apply;
 mod attributes;
+mod bytes;
 mod change;
 mod collection;
 mod extents;
@@ -26,6 +27,7 @@ mod replay;
 mod table;
 mod transaction;
 
+pub use bytes::IntoBytes;
 pub use collection::CollectionName;
 pub use listing::Page;
 pub use name::{NO_GENERATION, NO_SHARD, NO_SNAP, ObjectName, SNAPDIR};

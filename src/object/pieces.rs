@@ -52,10 +52,6 @@ impl Piece<'_> {
 pub(crate) struct Pieces<'t>(Vec<Piece<'t>>);
 
 impl<'t> Pieces<'t> {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
     pub(crate) fn iter(&self) -> std::slice::Iter<'_, Piece<'t>> {
         self.0.iter()
     }

@@ -101,3 +101,6 @@ impl<O: Owner> Owner for Owners<O> {
         self.kv.image_bytes() + self.objects.image_bytes()
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -176,3 +176,84 @@ fn fill_with_cuts(device: &SimulatedDevice) {
         device.corrupt(offset, slot.len(), |media| media.copy_from_slice(&slot));
     }
 }
+
+/// A store that is killed again and again, with room or full, now and then in its open
+/// already, opens every time, and reads no more for it the fiftieth time than early on.
+#[test]
+fn opens_after_a_hundred_kills_cost_no_more() {
+    let seed = seed();
+    for (durability, full) in [
+        (Durability::Committed, false),
+        (Durability::Committed, true),
+        (Durability::Buffered, true),
+    ] {
+        let options = options(durability);
+        let mut random = Random::new(seed);
+        let mut device = Arc::new(SimulatedDevice::new(10 << 20, 512));
+        let store = create(&device, &options).unwrap();
+        let mut model = crate::common::Model::new();
+        let mut number = 0_u64;
+        loop {
+            if !full {
+                break;
+            }
+            let (key, value) = (format!("fill{number}").into_bytes(), random.bytes(3000));
+            match store.put(&key, &value) {
+                Ok(()) => model.insert(key, value),
+                Err(Error::NoSpace { .. }) => break,
+                Err(error) => panic!("{error}"),
+            };
+            number += 1;
+        }
+        store.sync().unwrap();
+        let image = device.crash_image(CrashPolicy::LoseAll);
+        abandon(&device, store);
+        device = Arc::new(image);
+        let mut reads = Vec::new();
+        let mut longest = std::time::Duration::ZERO;
+        for kill in 0..100 {
+            if kill % 4 == 3 {
+                device.set_op_limit(random.below(60));
+                if let Ok(store) = open(&device, &options) {
+                    abandon(&device, store);
+                }
+                device = Arc::new(device.crash_image(CrashPolicy::KeepAll));
+            }
+            let before = device.counters().read_bytes;
+            let start = std::time::Instant::now();
+            let store = open(&device, &options)
+                .unwrap_or_else(|error| panic!("seed {seed}, full {full}, kill {kill}: {error}"));
+            longest = longest.max(start.elapsed());
+            reads.push(device.counters().read_bytes - before);
+            for _ in 0..3 {
+                // Of what is there, so that it works on a full store too.
+                let key = format!("fill{}", random.below(number.max(20))).into_bytes();
+                let value = random.bytes(2900);
+                match store.put(&key, &value) {
+                    Ok(()) => drop(model.insert(key, value)),
+                    Err(Error::NoSpace { .. }) => {
+                        store.delete(&key).unwrap();
+                        model.remove(&key);
+                    }
+                    Err(error) => panic!("seed {seed}, kill {kill}: {error}"),
+                }
+            }
+            store.sync().unwrap();
+            if kill % 20 == 19 {
+                crate::common::assert_equals(&store, &model);
+            }
+            let image = device.crash_image(CrashPolicy::LoseAll);
+            abandon(&device, store);
+            device = Arc::new(image);
+            assert!(cuts(&device) <= CUTS_MAX);
+        }
+        let early = reads[..40].iter().max().unwrap();
+        let late = reads[60..].iter().max().unwrap();
+        println!("{durability:?}, full {full}: read {early} B early, {late} B late, {longest:?}");
+        assert!(
+            *late <= early * 3 / 2,
+            "opens read more and more: {reads:?}"
+        );
+        assert!(longest.as_secs() < 20, "an open took {longest:?}");
+    }
+}

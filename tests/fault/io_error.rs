@@ -1,6 +1,6 @@
 //! `EIO` and `ENOSPC` at the n-th call, for every n of a workload that overwrites, deletes,
 //! cleans and checkpoints: a typed error, nothing acknowledged is lost, and a store whose
-//! write or flush failed takes no more writes until it is reopened (case U06).
+//! write or flush failed takes no more writes until it is reopened (case U06; see also `quota.rs`).
 
 use std::sync::Arc;
 

@@ -8,5 +8,6 @@ mod full;
 mod io_error;
 mod media;
 mod planted;
+mod quota;
 mod reads;
 mod space_back;

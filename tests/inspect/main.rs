@@ -6,6 +6,7 @@ mod history;
 
 mod clean;
 mod damage;
+mod frames;
 mod garbage;
 mod interrupted;
 mod lost;

@@ -12,8 +12,11 @@ mod common;
 #[macro_use]
 mod conformance;
 mod contents;
+mod engine_store;
 mod interface;
 mod model;
 mod random;
 
 conformance_tests!(model_store, model::ModelStore::new());
+conformance_tests!(engine, engine_store::EngineStore::new());
+conformance_tests!(engine_of_large_blocks, engine_store::EngineStore::with_large_blocks());

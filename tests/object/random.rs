@@ -65,6 +65,7 @@ macro_rules! random_tests {
 }
 
 random_tests!(model_against_itself, model::ModelStore::new());
+random_tests!(engine_against_the_model, engine_store::EngineStore::new());
 
 pub const SMALL: Shape = Shape {
     heads: 8,
@@ -103,6 +104,8 @@ struct Pair<'s> {
     random: Random,
     /// Whether the placement group is split in two.
     split: bool,
+    applied: u64,
+    refused: u64,
 }
 
 /// Drives the store against a new model: `ESKER_OBJECT_OPS` steps, 1000 by default.
@@ -115,9 +118,12 @@ pub fn run(store: &mut dyn ObjectInterface, shape: &Shape) {
         shape: *shape,
         random: Random::new(seed()),
         split: false,
+        applied: 0,
+        refused: 0,
     };
     pair.create();
-    let (scan_every, remount_every, check_every) = (100, steps / 4 + 1, steps / 2 + 1);
+    let scan_every = (steps / 10).max(1);
+    let (remount_every, check_every) = (steps / 4 + 1, steps / 2 + 1);
     for step in 1..=steps {
         pair.step();
         if step % scan_every == 0 {
@@ -137,6 +143,14 @@ pub fn run(store: &mut dyn ObjectInterface, shape: &Shape) {
     }
     pair.remount();
     pair.compare("the end");
+    let Pair {
+        applied, refused, ..
+    } = pair;
+    println!("{applied} transactions applied, {refused} refused");
+    assert!(
+        applied > 2 * refused,
+        "too much is refused to test anything"
+    );
     assert_eq!(pair.store.check(), 0, "errors found by the check");
 }
 
@@ -248,6 +262,10 @@ impl Pair<'_> {
             .model
             .queue_transactions(collection, vec![transaction.clone()]);
         let found = self.store.queue_transactions(collection, unit);
+        match &expected {
+            Ok(()) => self.applied += 1,
+            Err(_) => self.refused += 1,
+        }
         match (&found, &expected) {
             (Ok(()), Ok(())) => {}
             (Err(found), Err(expected)) if one_error => {

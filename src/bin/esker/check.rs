@@ -4,8 +4,8 @@ use clap::Args;
 use esker::inspect::{self, CheckOptions, CheckReport, Severity};
 
 use crate::failure::{Failure, Outcome};
-use crate::opening::{StoreArgument, explain};
-use crate::output::{print_fields, print_json, print_line};
+use crate::opening::StoreArgument;
+use crate::output::{OutputArgument, print_fields, print_line};
 use crate::progress::Progress;
 
 const EXAMPLES: &str = "\
@@ -33,36 +33,26 @@ pub struct Arguments {
     #[arg(long)]
     repair: bool,
 
-    /// Prints JSON.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: OutputArgument,
 }
 
 /// Runs `esker check`.
 pub fn run(arguments: &Arguments) -> Outcome {
-    let path = &arguments.store.path;
-    if !path.exists() {
-        return Err(Failure::failed(format!(
-            "there is no store at {}; check the path",
-            path.display()
-        )));
-    }
     let options = CheckOptions::default()
         .repair(arguments.repair)
         .deep(arguments.deep);
     let mut bar = Progress::of_bytes("checking", 0);
-    let report = inspect::check(path, &options, &mut |progress| {
-        bar.set(progress.done_bytes, progress.total_bytes);
+    let report = arguments.store.inspect(|path| {
+        inspect::check(path, &options, &mut |progress| {
+            bar.set(progress.done_bytes, progress.total_bytes);
+        })
     });
     bar.finish();
-    let report = report.map_err(|error| explain(path, &error))?;
-    if arguments.json {
-        print_json(&report)?;
-    } else {
-        show(&report)?;
-    }
+    let report = report?;
+    arguments.output.print(&report, show)?;
     if report.is_clean() {
-        return if arguments.json {
+        return if arguments.output.json {
             Ok(())
         } else {
             print_line("clean")
@@ -75,7 +65,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
     };
     Err(Failure::failed(format!(
         "{} is not clean; {advice}",
-        path.display()
+        arguments.store.path.display()
     )))
 }
 

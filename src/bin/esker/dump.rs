@@ -36,13 +36,7 @@ pub struct Arguments {
 
 /// Runs `esker dump`.
 pub fn run(arguments: &Arguments) -> Outcome {
-    let path = &arguments.store.path;
-    if !path.exists() {
-        return Err(Failure::failed(format!(
-            "there is no store at {}; check the path",
-            path.display()
-        )));
-    }
+    let path = arguments.store.existing()?;
     let options = DumpOptions::default()
         .segment(arguments.segment)
         .records(arguments.records);

@@ -3,9 +3,9 @@
 use clap::Args;
 use esker::inspect;
 
-use crate::failure::{Failure, Outcome};
-use crate::opening::{StoreArgument, explain};
-use crate::output::{print_fields, print_json};
+use crate::failure::Outcome;
+use crate::opening::StoreArgument;
+use crate::output::{OutputArgument, print_fields};
 
 const EXAMPLES: &str = "\
 Reads only superblocks and segment headers, so it works on a store that is damaged, or in use;
@@ -23,24 +23,12 @@ pub struct Arguments {
     #[command(flatten)]
     store: StoreArgument,
 
-    /// Prints JSON.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: OutputArgument,
 }
 
 /// Runs `esker info`.
 pub fn run(arguments: &Arguments) -> Outcome {
-    let path = &arguments.store.path;
-    if !path.exists() {
-        return Err(Failure::failed(format!(
-            "there is no store at {}; check the path",
-            path.display()
-        )));
-    }
-    let info = inspect::info(path).map_err(|error| explain(path, &error))?;
-    if arguments.json {
-        print_json(&info)
-    } else {
-        print_fields(&info)
-    }
+    let info = arguments.store.inspect(|path| inspect::info(path))?;
+    arguments.output.print(&info, print_fields)
 }

@@ -17,6 +17,7 @@ mod ls;
 mod mkfs;
 mod opening;
 mod output;
+mod picture;
 mod progress;
 mod put;
 mod rm;

@@ -74,3 +74,22 @@ pub struct StoreArgument {
     #[arg(value_name = "STORE")]
     pub path: PathBuf,
 }
+
+impl StoreArgument {
+    /// The path, of something that exists.
+    pub fn existing(&self) -> Outcome<&Path> {
+        if self.path.exists() {
+            return Ok(&self.path);
+        }
+        Err(Failure::failed(format!(
+            "there is no store at {}; check the path",
+            self.path.display()
+        )))
+    }
+
+    /// Looks into the store without opening it.
+    pub fn inspect<T>(&self, look: impl FnOnce(&Path) -> esker::Result<T>) -> Outcome<T> {
+        let path = self.existing()?;
+        look(path).map_err(|error| explain(path, &error))
+    }
+}

@@ -2,11 +2,31 @@
 
 use std::io::{self, Write};
 
+use clap::Args;
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::failure::{Failure, Outcome};
 use crate::size::{format_count, format_size};
+
+/// How a structure is printed.
+#[derive(Args, Debug)]
+pub struct OutputArgument {
+    /// Prints JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl OutputArgument {
+    /// Prints `item` as JSON, or as `show` does for people.
+    pub fn print<T: Serialize>(&self, item: &T, show: impl FnOnce(&T) -> Outcome) -> Outcome {
+        if self.json {
+            print_json(item)
+        } else {
+            show(item)
+        }
+    }
+}
 
 /// Prints `item` as indented JSON on stdout.
 pub fn print_json(item: &impl Serialize) -> Outcome {

@@ -5,7 +5,7 @@ use esker::Stats;
 
 use crate::failure::Outcome;
 use crate::opening::{StoreArgument, open_read_only};
-use crate::output::{print_json, print_line};
+use crate::output::{OutputArgument, print_line};
 use crate::size::{format_count, format_size};
 
 const EXAMPLES: &str = "\
@@ -23,20 +23,16 @@ pub struct Arguments {
     #[command(flatten)]
     store: StoreArgument,
 
-    /// Prints JSON.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: OutputArgument,
 }
 
 /// Runs `esker stats`.
 pub fn run(arguments: &Arguments) -> Outcome {
     let store = open_read_only(&arguments.store.path)?;
-    let stats = store.stats();
-    if arguments.json {
-        print_json(&stats)
-    } else {
-        print_line(describe(&stats).trim_end())
-    }
+    arguments.output.print(&store.stats(), |stats| {
+        print_line(describe(stats).trim_end())
+    })
 }
 
 type Line = (String, String);

@@ -9,7 +9,7 @@ fn index_with(entries: &[(KeyHash, u64)]) -> Arc<Index> {
     let index = Index::new();
     let mut shard = index.lock(0);
     for &(hash, units) in entries {
-        shard.insert(hash, entry_at(units));
+        shard.insert(hash, entry_at(units)).unwrap();
     }
     drop(shard);
     Arc::new(index)
@@ -30,7 +30,7 @@ fn loom_slot_changes_key() {
         let writer = spawn(&index, move |index| {
             let mut shard = index.lock(0);
             assert_eq!(shard.remove(first), Some(entry_at(0x10)));
-            assert_eq!(shard.insert(second, entry_at(0x21)), None);
+            assert_eq!(shard.insert(second, entry_at(0x21)).unwrap(), None);
         });
         let found = index.get(first);
         assert!(found.is_none() || found == Some(entry_at(0x10)));
@@ -84,7 +84,7 @@ fn loom_entry_is_displaced() {
         let (resident, next, new) = (hash_at(0, 1), hash_at(1, 1), hash_at(0, 2));
         let index = index_with(&[(resident, 1), (next, 2)]);
         let writer = spawn(&index, move |index| {
-            index.lock(0).insert(new, entry_at(3));
+            index.lock(0).insert(new, entry_at(3)).unwrap();
         });
         assert_eq!(index.get(next), Some(entry_at(2)));
         writer.join().unwrap();

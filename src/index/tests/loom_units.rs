@@ -20,7 +20,7 @@ fn index_with(hashes: &[KeyHash]) -> Arc<Index> {
     let index = Index::new();
     let mut shard = index.lock(0);
     for (units, &hash) in (1..).zip(hashes) {
-        shard.insert(hash, entry_at(units));
+        shard.insert(hash, entry_at(units)).unwrap();
     }
     drop(shard);
     Arc::new(index)
@@ -39,7 +39,7 @@ fn loom_growth_against_lookup() {
         let new = hash_at(0, 7);
         let writer = {
             let index = index.clone();
-            thread::spawn(move || index.lock(0).insert(new, entry_at(100)))
+            thread::spawn(move || index.lock(0).insert(new, entry_at(100)).unwrap())
         };
         assert_eq!(index.get(hashes[0]), Some(entry_at(1)));
         let seen = index.get(new).is_some();
@@ -60,7 +60,7 @@ fn loom_split_against_lookup() {
         let new = hash_at(3, 7);
         let writer = {
             let index = index.clone();
-            thread::spawn(move || index.lock(0).insert(new, entry_at(100)))
+            thread::spawn(move || index.lock(0).insert(new, entry_at(100)).unwrap())
         };
         assert_eq!(index.get(hashes[7]), Some(entry_at(8)));
         if index.get(new).is_some() {
@@ -86,7 +86,7 @@ fn loom_writes_after_growth_are_seen_in_order() {
         let writer = {
             let index = index.clone();
             thread::spawn(move || {
-                index.lock(0).insert(new, entry_at(100));
+                index.lock(0).insert(new, entry_at(100)).unwrap();
                 index.lock(0).remove(first);
             })
         };
@@ -106,7 +106,7 @@ fn loom_split_against_scan() {
         let index = index_with(&hashes);
         let writer = {
             let index = index.clone();
-            thread::spawn(move || index.lock(0).insert(hash_at(3, 7), entry_at(100)))
+            thread::spawn(move || index.lock(0).insert(hash_at(3, 7), entry_at(100)).unwrap())
         };
         let mut found = Vec::new();
         let mut position = ScanPosition::START;
@@ -130,9 +130,9 @@ fn loom_growth_against_insert() {
             let (one, two) = (hash_at(0, 7), hash_at(2, 7));
             let writer = {
                 let index = index.clone();
-                thread::spawn(move || index.lock(0).insert(one, entry_at(100)))
+                thread::spawn(move || index.lock(0).insert(one, entry_at(100)).unwrap())
             };
-            assert_eq!(index.lock(0).insert(two, entry_at(101)), None);
+            assert_eq!(index.lock(0).insert(two, entry_at(101)).unwrap(), None);
             assert_eq!(writer.join().unwrap(), None);
             assert_eq!(index.get(one), Some(entry_at(100)));
             assert_eq!(index.get(two), Some(entry_at(101)));

@@ -54,7 +54,7 @@ fn run(random: &mut Random, fixed: u32, keys: u64, steps: u64) {
             choice if choice < inserts + 2 => {
                 shard.reserve(hash, u64::MAX).unwrap();
                 let memory = index.memory_bytes();
-                assert_eq!(shard.insert(hash, entry), model.insert(key, entry));
+                assert_eq!(shard.insert(hash, entry), Ok(model.insert(key, entry)));
                 assert_eq!(
                     index.memory_bytes(),
                     memory,
@@ -96,7 +96,7 @@ fn reserved_batches_do_not_grow() {
         shard.reserve_many(&batch, u64::MAX).unwrap();
         let memory = index.memory_bytes();
         for (key, hash) in (next..).zip(&batch) {
-            shard.insert(*hash, entry_of(key, 0));
+            shard.insert(*hash, entry_of(key, 0)).unwrap();
         }
         // Room was counted, not arranged: some of these, which crowd
         // into one unit, make it grow after all.
@@ -124,7 +124,7 @@ fn the_memory_limit_holds_and_is_no_dead_end() {
             full = Some(key);
             break;
         }
-        shard.insert(hash, entry_of(key, 0));
+        shard.insert(hash, entry_of(key, 0)).unwrap();
         assert!(index.memory_bytes() <= limit);
     }
     let full = full.unwrap();
@@ -132,7 +132,7 @@ fn the_memory_limit_holds_and_is_no_dead_end() {
     let hash = hash_of(0, 4);
     let mut shard = index.lock(Index::shard_of(hash));
     shard.reserve(hash, limit).unwrap();
-    assert!(shard.insert(hash, entry_of(0, 1)).is_some());
+    assert!(shard.insert(hash, entry_of(0, 1)).unwrap().is_some());
     drop(shard);
     for key in 0..full {
         let hash = hash_of(key, 4);
@@ -154,7 +154,7 @@ fn memory_per_entry() {
     let start = index.memory_bytes();
     let mut shard = index.lock(0);
     for key in 0..40_000 {
-        shard.insert(hash_of(key, 8), entry_of(key, 0));
+        shard.insert(hash_of(key, 8), entry_of(key, 0)).unwrap();
         if key > 10_000 && key % 100 == 0 {
             worst = worst.max((index.memory_bytes() - start) as f64 / key as f64);
         }
@@ -195,7 +195,7 @@ proptest! {
             match op {
                 Op::Insert(key) => {
                     let entry = entry_of(key.into(), step);
-                    prop_assert_eq!(shard.insert(hash(key), entry), model.insert(key, entry));
+                    prop_assert_eq!(shard.insert(hash(key), entry), Ok(model.insert(key, entry)));
                 }
                 Op::Remove(key) => prop_assert_eq!(shard.remove(hash(key)), model.remove(&key)),
                 Op::Redirect(key) => {

@@ -14,14 +14,19 @@ fn write(index: &Index, published: &AtomicU64) {
     for key in 0..KEYS {
         let mut shard = index.lock(0);
         shard.reserve(hash_of(key, FIXED), u64::MAX).unwrap();
-        assert_eq!(shard.insert(hash_of(key, FIXED), entry_of(key, 0)), None);
+        assert_eq!(
+            shard.insert(hash_of(key, FIXED), entry_of(key, 0)).unwrap(),
+            None
+        );
         published.store(key + 1, Ordering::Release);
         let other = random.below(key + 1);
         let old = shard.get(hash_of(other, FIXED)).unwrap();
         assert!(shard.redirect(hash_of(other, FIXED), old.address, entry_of(other, key)));
         let passing = KEYS + random.below(KEYS);
         if shard.remove(hash_of(passing, FIXED)).is_none() && key % 2 == 0 {
-            shard.insert(hash_of(passing, FIXED), entry_of(passing, key));
+            shard
+                .insert(hash_of(passing, FIXED), entry_of(passing, key))
+                .unwrap();
         }
     }
 }

@@ -50,7 +50,7 @@ fn sweep() {
             let hash = hash_of(key, fixed);
             let mut shard = index.lock(Index::shard_of(hash));
             shard.reserve(hash, u64::MAX).unwrap();
-            shard.insert(hash, entry_of(key & 0xff_ffff, 0));
+            shard.insert(hash, entry_of(key & 0xff_ffff, 0)).unwrap();
             drop(shard);
             if step % 2 == 1 {
                 let now = Instant::now();
@@ -101,7 +101,8 @@ fn sweep() {
         let hash = hash_of(key, fixed);
         index
             .lock(Index::shard_of(hash))
-            .insert(hash, entry_of(key & 0xff_ffff, round));
+            .insert(hash, entry_of(key & 0xff_ffff, round))
+            .unwrap();
     }
     println!("overwrite {} ns", ns_each(cpu_time() - start, lookups));
 

@@ -13,21 +13,33 @@ const GAP_BYTES_MAX: u64 = 4 << 20;
 impl Replay<'_> {
     /// Frames of a segment are in the order of their groups, and one group is in the air at a
     /// time: a frame behind one that does not verify says that there is damage, not the end
-    /// of the log. Unless both are of the last group, which then is incomplete: the frame
-    /// says how far the segment was durable before its group, and that much was read.
+    /// of the log. Unless both are of the last group, which then is incomplete: no later group
+    /// was met, here or elsewhere, and the frame says how far the segment was durable before
+    /// its group, and that much was read.
     pub(super) fn check_gap(&self, scanner: &mut SegmentScanner) -> Result<()> {
         if scanner.is_sealed() {
             return Ok(());
         }
         let end = scanner.end();
-        let Some((_, frame)) = scanner.find_frame(&*self.log.device, GAP_BYTES_MAX)? else {
+        let device = &*self.log.device;
+        let Some((mut at, frame)) = scanner.find_frame(device, GAP_BYTES_MAX)? else {
             return Ok(());
         };
+        let (mut last, mut frame_bytes) = (frame.group, frame.frame_bytes);
+        while let Some((found, later)) =
+            scanner.find_frame_from(device, at + u64::from(frame_bytes), GAP_BYTES_MAX)?
+        {
+            (at, last, frame_bytes) = (found, later.group, later.frame_bytes);
+            if last != frame.group {
+                break;
+            }
+        }
         let header = &scanner.header;
         let is_of_last_group = Some(header.epoch) == self.unsettled
             && frame.frame_count > 1
             && frame.group > self.flushed_group
-            && frame.group >= self.seen_group;
+            && frame.group >= self.seen_group
+            && last == frame.group;
         let before = frame
             .extents
             .iter()
@@ -87,7 +99,17 @@ impl Replay<'_> {
         }
         for (header, end) in &self.unsealed {
             let (last_group, extents) = if Some(header.epoch) == self.unsettled {
-                (self.extents_group.saturating_sub(1), &self.extents)
+                let last = if *end == header.geometry.header_bytes() {
+                    // Its first frame was written with the header, so that group was flushed
+                    // too, whatever frames of it are seen.
+                    self.flushed_group
+                } else {
+                    0
+                };
+                (
+                    last.max(self.extents_group.saturating_sub(1)),
+                    &self.extents,
+                )
             } else {
                 match superblock.cuts.iter().find(|cut| cut.epoch == header.epoch) {
                     Some(cut) => (cut.group, &cut.extents),

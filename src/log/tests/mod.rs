@@ -205,9 +205,7 @@ pub(crate) fn tiny(segment_count: u32, blocks: u64, failing_flush: u64) -> Tiny 
         discard_bytes_per_second: 0,
         first_number: 1,
     };
-    let superblocks = Superblocks {
-        current: superblock,
-    };
+    let superblocks = Superblocks::new(superblock, &[]);
     let log = Arc::new(Log::create(device.clone(), superblocks, options));
     Tiny { log, device }
 }

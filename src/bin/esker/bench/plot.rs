@@ -2,11 +2,15 @@
 
 use std::path::Path;
 
-use plotters::coord::Shift;
+use plotters::coord::ranged1d::ValueFormatter;
 use plotters::prelude::*;
 
 use super::report::{Interval, Report};
 use crate::failure::{Failure, Outcome};
+use crate::picture::{
+    Area, BLUE, Drawn, FAINT, GREEN, INK, ORANGE, RED, VIOLET, draw_heading, draw_name,
+    format_tick, text,
+};
 use crate::size::{format_count, format_size};
 
 const WIDTH: u32 = 1100;
@@ -20,18 +24,7 @@ const FOOT_HEIGHT: u32 = 26;
 /// Throughput, latency, write amplification, utilization, cleaning.
 const PANEL_HEIGHTS: [u32; 5] = [190, 220, 180, 150, 180];
 
-pub const FONT: &str = "Helvetica, Arial, sans-serif";
-pub const INK: RGBColor = RGBColor(38, 50, 56);
-pub const FAINT: RGBColor = RGBColor(222, 226, 230);
-pub const BLUE: RGBColor = RGBColor(31, 119, 180);
-pub const ORANGE: RGBColor = RGBColor(230, 126, 34);
-pub const RED: RGBColor = RGBColor(192, 57, 43);
-pub const GREEN: RGBColor = RGBColor(39, 140, 90);
-pub const VIOLET: RGBColor = RGBColor(125, 90, 170);
-
-type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Points = Vec<(f64, f64)>;
-type Drawn = Result<(), Box<dyn std::error::Error>>;
 
 /// One curve of a panel.
 struct Curve {
@@ -98,8 +91,7 @@ fn draw_all(path: &Path, report: &Report) -> Drawn {
     draw_speed(&panels, &rows)?;
     draw_writes(&panels, &rows)?;
     let axis = "seconds from the start of the measured part";
-    let style = (FONT, 13).into_font().color(&INK);
-    rest.draw(&Text::new(axis, (WIDTH as i32 / 2 - 130, 4), style))?;
+    rest.draw(&Text::new(axis, (WIDTH as i32 / 2 - 130, 4), text(13)))?;
     root.present()?;
     Ok(())
 }
@@ -241,17 +233,7 @@ fn draw_title(area: &Area<'_>, report: &Report) -> Drawn {
         report.latency_us.p99,
         amplification
     );
-    area.draw(&Text::new(
-        heading,
-        (20, 14),
-        (FONT, 22).into_font().color(&INK),
-    ))?;
-    area.draw(&Text::new(
-        details,
-        (20, 42),
-        (FONT, 14).into_font().color(&INK.mix(0.75)),
-    ))?;
-    Ok(())
+    draw_heading(area, heading, details)
 }
 
 /// The largest value of the curves, with head room; never nothing.
@@ -272,19 +254,7 @@ fn linear_panel(area: &Area<'_>, end_s: f64, unit: &str, top: f64, curves: &[Cur
         .x_label_area_size(22)
         .y_label_area_size(LEFT - MARGIN)
         .build_cartesian_2d(0.0..end_s, 0.0..top)?;
-    chart
-        .configure_mesh()
-        .y_desc(unit)
-        .x_labels(12)
-        .y_labels(5)
-        .y_label_formatter(&|value| format_tick(*value))
-        .x_label_formatter(&|value| format_tick(*value))
-        .axis_style(INK.mix(0.6))
-        .bold_line_style(FAINT)
-        .light_line_style(TRANSPARENT)
-        .label_style((FONT, 12).into_font().color(&INK))
-        .axis_desc_style((FONT, 13).into_font().color(&INK))
-        .draw()?;
+    draw_mesh(&mut chart, unit, 5, TRANSPARENT)?;
     for curve in curves {
         let color = curve.color;
         let points = curve.points.iter().copied();
@@ -302,6 +272,35 @@ fn linear_panel(area: &Area<'_>, end_s: f64, unit: &str, top: f64, curves: &[Cur
         }
     }
     legend(area, curves)
+}
+
+type Chart<'a, 'b, X, Y> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<X, Y>>;
+
+/// Axes and grid of a panel.
+fn draw_mesh<X, Y>(
+    chart: &mut Chart<'_, '_, X, Y>,
+    unit: &str,
+    y_labels: usize,
+    light: impl Into<ShapeStyle>,
+) -> Drawn
+where
+    X: Ranged<ValueType = f64> + ValueFormatter<f64>,
+    Y: Ranged<ValueType = f64> + ValueFormatter<f64>,
+{
+    chart
+        .configure_mesh()
+        .y_desc(unit)
+        .x_labels(12)
+        .y_labels(y_labels)
+        .y_label_formatter(&|value| format_tick(*value))
+        .x_label_formatter(&|value| format_tick(*value))
+        .axis_style(INK.mix(0.6))
+        .bold_line_style(FAINT)
+        .light_line_style(light)
+        .label_style(text(12))
+        .axis_desc_style(text(13))
+        .draw()?;
+    Ok(())
 }
 
 fn log_panel(area: &Area<'_>, end_s: f64, unit: &str, curves: &[Curve]) -> Drawn {
@@ -323,19 +322,7 @@ fn log_panel(area: &Area<'_>, end_s: f64, unit: &str, curves: &[Curve]) -> Drawn
         .x_label_area_size(22)
         .y_label_area_size(LEFT - MARGIN)
         .build_cartesian_2d(0.0..end_s, (bottom..top).log_scale())?;
-    chart
-        .configure_mesh()
-        .y_desc(unit)
-        .x_labels(12)
-        .y_labels(6)
-        .y_label_formatter(&|value| format_tick(*value))
-        .x_label_formatter(&|value| format_tick(*value))
-        .axis_style(INK.mix(0.6))
-        .bold_line_style(FAINT)
-        .light_line_style(FAINT.mix(0.4))
-        .label_style((FONT, 12).into_font().color(&INK))
-        .axis_desc_style((FONT, 13).into_font().color(&INK))
-        .draw()?;
+    draw_mesh(&mut chart, unit, 6, FAINT.mix(0.4))?;
     for curve in curves {
         let color = curve.color;
         let points = curve.points.iter().copied();
@@ -348,27 +335,9 @@ fn log_panel(area: &Area<'_>, end_s: f64, unit: &str, curves: &[Curve]) -> Drawn
 fn legend(area: &Area<'_>, curves: &[Curve]) -> Drawn {
     let mut x = LEFT as i32;
     for curve in curves {
-        area.draw(&Rectangle::new(
-            [(x, 10), (x + 12, 20)],
-            curve.color.filled(),
-        ))?;
-        let style = (FONT, 13).into_font().color(&INK);
-        area.draw(&Text::new(curve.name, (x + 18, 8), style))?;
+        draw_name(area, (x, 10), curve.color, curve.name)?;
         // Seven pixels a letter is wide enough for any sans-serif of this size.
         x += 40 + 7 * curve.name.len() as i32;
     }
     Ok(())
-}
-
-/// A number of an axis, short.
-pub fn format_tick(value: f64) -> String {
-    if value >= 1000.0 {
-        format_count(value.round() as u64)
-    } else if value >= 10.0 || value.fract() == 0.0 {
-        format!("{value:.0}")
-    } else if value >= 1.0 {
-        format!("{value:.1}")
-    } else {
-        format!("{value:.2}")
-    }
 }

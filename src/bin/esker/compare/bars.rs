@@ -2,20 +2,18 @@
 
 use std::path::Path;
 
-use plotters::coord::Shift;
 use plotters::prelude::*;
 
 use super::contest::Results;
-use crate::bench::plot::{BLUE, FAINT, FONT, INK, ORANGE, format_tick};
 use crate::bench::report::Report;
 use crate::failure::{Failure, Outcome};
+use crate::picture::{
+    Area, BLUE, Drawn, FAINT, FONT, INK, ORANGE, draw_heading, draw_name, format_tick, text,
+};
 use crate::size::{format_count, format_size};
 
 const SIZE: (u32, u32) = (1200, 900);
 const TITLE_HEIGHT: u32 = 84;
-
-type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
-type Drawn = Result<(), Box<dyn std::error::Error>>;
 
 /// One bar of each panel.
 struct Entry<'a> {
@@ -99,22 +97,9 @@ fn draw_title(area: &Area<'_>, results: &Results) -> Drawn {
             .first()
             .map_or("", |run| run.device_bytes_counted_by.as_str())
     );
-    area.draw(&Text::new(
-        heading,
-        (20, 14),
-        (FONT, 22).into_font().color(&INK),
-    ))?;
-    area.draw(&Text::new(
-        details,
-        (20, 42),
-        (FONT, 14).into_font().color(&INK.mix(0.75)),
-    ))?;
-    for (x, color, name) in [(20, BLUE, "Esker"), (110, ORANGE, "RocksDB")] {
-        area.draw(&Rectangle::new([(x, 66), (x + 12, 76)], color.filled()))?;
-        let style = (FONT, 13).into_font().color(&INK);
-        area.draw(&Text::new(name, (x + 18, 64), style))?;
-    }
-    Ok(())
+    draw_heading(area, heading, details)?;
+    draw_name(area, (20, 66), BLUE, "Esker")?;
+    draw_name(area, (110, 66), ORANGE, "RocksDB")
 }
 
 fn draw_panel(
@@ -132,7 +117,7 @@ fn draw_panel(
     let mut chart = ChartBuilder::on(area)
         .margin(12)
         .margin_bottom(96)
-        .caption(name, (FONT, 15).into_font().color(&INK))
+        .caption(name, text(15))
         .y_label_area_size(58)
         .build_cartesian_2d(0.0..count, 0.0..top)?;
     chart
@@ -144,7 +129,7 @@ fn draw_panel(
         .axis_style(INK.mix(0.6))
         .bold_line_style(FAINT)
         .light_line_style(TRANSPARENT)
-        .label_style((FONT, 12).into_font().color(&INK))
+        .label_style(text(12))
         .draw()?;
     for (number, entry) in entries.iter().enumerate() {
         let value = measure(entry.run);
@@ -158,10 +143,10 @@ fn draw_panel(
         let (x, y) = chart.backend_coord(&(number as f64 + 0.5, value));
         // Coordinates of the chart are those of the whole picture, those of the area its own.
         let (left, above) = area.get_base_pixel();
-        let style = (FONT, 11).into_font().color(&INK);
-        let text = format_tick(value);
-        let half = text.len() as i32 * 3;
-        area.draw(&Text::new(text, (x - left - half, y - above - 14), style))?;
+        let tick = format_tick(value);
+        let half = tick.len() as i32 * 3;
+        let place = (x - left - half, y - above - 14);
+        area.draw(&Text::new(tick, place, text(11)))?;
         let foot = chart.backend_coord(&(number as f64 + 0.5, 0.0)).1 - above;
         let style = (FONT, 11)
             .into_font()
