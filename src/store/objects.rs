@@ -228,7 +228,10 @@ impl ObjectStore {
         on_commit: Option<Callback>,
     ) -> Result<()> {
         self.submit(collection, transactions, on_applied, on_commit)?;
-        self.inner().log.throttle(UNWRITTEN_BYTES_MAX)
+        // The effects are there, and whether they last is the callback's to say: an error
+        // from here on would be of a transaction that is called back, too.
+        let _ = self.inner().log.throttle(UNWRITTEN_BYTES_MAX);
+        Ok(())
     }
 
     /// Applies transactions as one and returns when they survive power loss.

@@ -139,7 +139,7 @@ stamps() {
 import json, sys
 found = json.load(sys.stdin)
 for pg in found["pg_stats"] if isinstance(found, dict) else found:
-    print(pg["pgid"], pg["last_deep_scrub_stamp"], pg["state"])'
+    print(pg["pgid"], pg["last_deep_scrub_stamp"], pg["state"])' | sort
 }
 
 scrubbed_since() { # file of old stamps
@@ -177,12 +177,11 @@ kill)
 stop) stop_all ;;
 clean) until_true "${4:-120}" "all PGs active+clean" all_clean ;;
 scrub)
-    stamps | sort > "$R/stamps.before"
+    stamps > "$R/stamps.before"
     [ -s "$R/stamps.before" ]
     cut -d' ' -f1 "$R/stamps.before" | while read -r pg; do
         quietly ceph "${C[@]}" pg deep-scrub "$pg" || true
     done
-    sort -o "$R/stamps.before" "$R/stamps.before"
     until_true 300 "deep scrub of all PGs" scrubbed_since "$R/stamps.before"
     if grep -E 'inconsistent|snaptrim_error|repair' "$R/stamps.now" >&2; then
         exit 1
