@@ -20,13 +20,13 @@ for run in "${runs[@]}"; do
     taken=
     case $run in
         esker-as-memstore) filter='*/0' taken=memstore ;;
-        esker-as-bluestore) filter="*/1:*Matrix*:Deferred*-$left_out" taken=bluestore ;;
+        esker-as-bluestore) filter="*/1:BlueStore/*-$left_out" taken=bluestore ;;
         memstore) filter='*/0' ;;
         bluestore) filter='*/1' ;;
         *) die "no run $run" ;;
     esac
     filter=${ESKER_FILTER:-$filter}
-    inside env ESKER_CAPACITY=$((10 << 30)) /esker/inside/gtest.sh "/esker/results/$run.tsv" "$filter" "$limit" $taken
+    inside /esker/inside/gtest.sh "/esker/results/$run.tsv" "$filter" "$limit" $taken
     say "$run: $(cut -f2 "$SHARED/results/$run.tsv" | sort | uniq -c | awk '{ printf "%s %s, ", $1, $2 }')$(
         awk -F'\t' '{ ms += $3 } END { printf "%.0f s", ms / 1000 }' "$SHARED/results/$run.tsv")"
     case $run in

@@ -109,7 +109,7 @@ string log_key(uint64_t i)
 
 // Fills every object, or overwrites blocks of them until told to stop.
 void write_shard(ObjectStore *store, Shard& s, unsigned number, unsigned depth, bool fill,
-                 const atomic<bool>& stop)
+                 const std::atomic<bool>& stop)
 {
   mt19937_64 g(number + 7);
   const coll_t c(s.pg);
@@ -149,7 +149,7 @@ void write_shard(ObjectStore *store, Shard& s, unsigned number, unsigned depth, 
 void phase(ObjectStore *store, const char *type, deque<Shard>& shards, unsigned depth, double secs)
 {
   const bool fill = secs == 0;
-  atomic<bool> stop{false};
+  std::atomic<bool> stop{false};
   const double t0 = now(), c0 = cpu_us();
   const uint64_t w0 = written();
   vector<thread> threads;
