@@ -6,6 +6,7 @@
 //!
 //! Start at [`Store`].
 
+mod capi;
 pub mod device;
 mod error;
 pub mod format;
