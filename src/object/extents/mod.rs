@@ -235,7 +235,6 @@ impl ExtentMap {
     }
 
     /// The block after the last that is mapped.
-    #[cfg(test)]
     pub(crate) fn end_block(&self) -> u64 {
         match self.leaf_count() {
             0 => 0,
