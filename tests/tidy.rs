@@ -64,7 +64,8 @@ fn layers() -> BTreeMap<&'static str, &'static [&'static str]> {
         (
             "store",
             &[
-                "store", "kv", "log", "index", "device", "format", "error", "sync", "options",
+                "store", "object", "kv", "log", "index", "device", "format", "error", "sync",
+                "options",
             ],
         ),
         (
@@ -82,6 +83,7 @@ fn home_of(name: &str) -> &str {
     match name {
         "Error" | "Result" => "error",
         "Options" | "Durability" => "options",
+        "CollectionName" | "ObjectName" | "Op" | "Page" | "Transaction" => "object",
         other => other,
     }
 }
