@@ -253,7 +253,9 @@ impl Objects {
     /// Bytes of DRAM of all nodes.
     pub(crate) fn memory_bytes(&self) -> u64 {
         let spaces = self.table.spaces();
-        let bytes = spaces.iter().map(|space| space.usage.memory_bytes.load(Ordering::Relaxed));
+        let bytes = spaces
+            .iter()
+            .map(|space| space.usage.memory_bytes.load(Ordering::Relaxed));
         bytes.sum::<i64>().max(0) as u64
     }
 
@@ -267,7 +269,8 @@ impl Objects {
     fn bury(&self, log: &Log, space: &Space, omap: Omap) {
         Usage::add(&space.usage.omap_bytes, -(omap.record_bytes as i64));
         if omap.keys.len() >= BURIED_KEYS_MIN {
-            self.buried_bytes.fetch_add(omap.record_bytes, Ordering::Relaxed);
+            self.buried_bytes
+                .fetch_add(omap.record_bytes, Ordering::Relaxed);
             self.graves.lock().push(omap);
         } else {
             count_dead(log, &omap);
@@ -279,7 +282,8 @@ impl Objects {
         let graves = std::mem::take(&mut *self.graves.lock());
         for omap in &graves {
             count_dead(log, omap);
-            self.buried_bytes.fetch_sub(omap.record_bytes, Ordering::Relaxed);
+            self.buried_bytes
+                .fetch_sub(omap.record_bytes, Ordering::Relaxed);
         }
     }
 

@@ -70,7 +70,9 @@ impl Seen {
 
     fn address_of(runs: &[Run], at: u64) -> Option<Address> {
         let block = (at / BLOCK_BYTES) as u32;
-        let run = runs.iter().find(|run| (run.first..run.end()).contains(&block))?;
+        let run = runs
+            .iter()
+            .find(|run| (run.first..run.end()).contains(&block))?;
         Some(run.address)
     }
 }
@@ -159,7 +161,9 @@ impl Objects {
     fn damaged(&self, log: &Log, id: ObjectId, at: u64) -> Result<()> {
         Counters::add(&log.counters.read_errors, 1);
         let shard = self.table.read(id.family);
-        let block = shard.get(id).and_then(|node| node.extents.get((at / BLOCK_BYTES) as u32));
+        let block = shard
+            .get(id)
+            .and_then(|node| node.extents.get((at / BLOCK_BYTES) as u32));
         let offset = block.map_or(0, |block| log.geometry().device_offset(block.address));
         Err(Error::Corrupt {
             offset,
@@ -196,8 +200,10 @@ impl Objects {
                         let lo = block_start.max(from);
                         let hi = (block_start + block.len() as u64).min(end);
                         if lo < hi {
-                            let part = &block[(lo - block_start) as usize..(hi - block_start) as usize];
-                            into[(lo - offset) as usize..(hi - offset) as usize].copy_from_slice(part);
+                            let part =
+                                &block[(lo - block_start) as usize..(hi - block_start) as usize];
+                            into[(lo - offset) as usize..(hi - offset) as usize]
+                                .copy_from_slice(part);
                         }
                     }
                     if buffer.capacity() > BUFFER_KEPT_BYTES {

@@ -13,8 +13,8 @@ use crate::sync::{
 };
 
 use super::attributes::Attributes;
-use super::omap::Omap;
 use super::extents::{ExtentMap, References, Unit};
+use super::omap::Omap;
 use super::{ObjectId, SpaceId};
 
 /// Shards of nodes, and checkpoint partitions of shards.
@@ -97,8 +97,11 @@ impl Family {
             Self::One(member, node) => (Some((*member, &**node)), None),
             Self::Many(members) => (None, Some(members.nodes.iter())),
         };
-        one.into_iter()
-            .chain(many.into_iter().flatten().map(|(member, node)| (*member, &**node)))
+        one.into_iter().chain(
+            many.into_iter()
+                .flatten()
+                .map(|(member, node)| (*member, &**node)),
+        )
     }
 
     pub(crate) fn members_mut(&mut self) -> impl Iterator<Item = (u32, &mut Node)> {
@@ -134,10 +137,7 @@ impl Shard {
         self.families.get(&id.family)?.get(id.member)
     }
 
-    pub(crate) fn get_mut(
-        &mut self,
-        id: ObjectId,
-    ) -> Option<(&mut Node, Option<&mut References>)> {
+    pub(crate) fn get_mut(&mut self, id: ObjectId) -> Option<(&mut Node, Option<&mut References>)> {
         self.families.get_mut(&id.family)?.get_mut(id.member)
     }
 
@@ -164,7 +164,8 @@ impl Shard {
                 references: References::new(unit),
                 next: member.checked_add(1),
             };
-            self.families.insert(family, Family::Many(Box::new(members)));
+            self.families
+                .insert(family, Family::Many(Box::new(members)));
         }
         match self.families.get_mut(&family) {
             Some(Family::Many(members)) => Some(members),
@@ -317,7 +318,8 @@ impl Table {
 
     /// Families up to this one have been used, as replay or an image says.
     pub(crate) fn saw_family(&self, family: u64) {
-        self.next_family.fetch_max(family.saturating_add(1), Ordering::Relaxed);
+        self.next_family
+            .fetch_max(family.saturating_add(1), Ordering::Relaxed);
     }
 
     /// The space of an id, which is made when it is new.

@@ -45,7 +45,9 @@ impl Completions {
         }
         let mut waiting = self.waiting.lock();
         waiting.applied.extend(applied);
-        waiting.committed.extend(committed.map(|callback| (seqno, callback)));
+        waiting
+            .committed
+            .extend(committed.map(|callback| (seqno, callback)));
         if !waiting.is_busy {
             self.changed.notify_one();
         }
@@ -90,7 +92,11 @@ impl Completions {
                 callback(Ok(()));
             }
             for (seqno, callback) in done {
-                callback(if seqno <= durable { Ok(()) } else { Err(Error::Poisoned) });
+                callback(if seqno <= durable {
+                    Ok(())
+                } else {
+                    Err(Error::Poisoned)
+                });
             }
             waiting = self.waiting.lock();
         }

@@ -21,7 +21,7 @@ use completions::Completions;
 use owners::Owners;
 
 pub use objects::{
-    Callback, Collection, Commit, Extent, ObjectStat, ObjectStore, OmapIterator, Statfs,
+    Callback, Collection, Commit, Entries, Extent, ObjectStat, ObjectStore, OmapIterator, Statfs,
 };
 pub use options::{Durability, Options};
 pub use stats::{ClassStats, SegmentCounts, Stats, Written};

@@ -8,15 +8,16 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
 use crate::device::Device;
-use crate::object::{
-    CollectionName, ObjectId, ObjectName, Page, Seen, Slot, Transaction, listing,
-};
+use crate::object::{CollectionName, ObjectId, ObjectName, Page, Seen, Slot, Transaction, listing};
 use crate::sync::{Arc, Mutex, Ordering, SharedArc};
 use crate::{Error, Options, Result};
 
 use super::Store;
 
 pub use super::completions::Callback;
+
+/// Names or keys, and values, in order.
+pub type Entries = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// Bytes accepted and not yet written beyond which a call waits.
 const UNWRITTEN_BYTES_MAX: u64 = 64 << 20;
@@ -184,7 +185,10 @@ impl ObjectStore {
     /// # Errors
     /// `NoEntry` without the collection.
     pub fn collection_empty(&self, collection: &Collection) -> Result<bool> {
-        Ok(self.collection_list(collection, &ObjectName::min(), &ObjectName::max(), 1)?.objects.is_empty())
+        Ok(self
+            .collection_list(collection, &ObjectName::min(), &ObjectName::max(), 1)?
+            .objects
+            .is_empty())
     }
 
     /// Low bits of the hash that the objects of a collection share.
@@ -228,7 +232,9 @@ impl ObjectStore {
         on_commit: Option<Callback>,
     ) -> Result<()> {
         self.submit(collection, transactions, on_applied, on_commit)?;
-        self.inner().log.throttle(UNWRITTEN_BYTES_MAX)
+        // It has been applied, so a device that failed meanwhile is told by the callback.
+        let _ = self.inner().log.throttle(UNWRITTEN_BYTES_MAX);
+        Ok(())
     }
 
     /// Applies transactions as one and returns when they survive power loss.
@@ -248,7 +254,11 @@ impl ObjectStore {
     ///
     /// # Errors
     /// As for [`ObjectStore::queue_transactions`].
-    pub fn commit(&self, collection: &Collection, transactions: &[Transaction<'_>]) -> Result<Commit> {
+    pub fn commit(
+        &self,
+        collection: &Collection,
+        transactions: &[Transaction<'_>],
+    ) -> Result<Commit> {
         let state = Arc::new(Mutex::new(CommitState::default()));
         let shared = state.clone();
         let on_commit: Callback = Box::new(move |result| {
@@ -317,7 +327,11 @@ impl ObjectStore {
         let name = object.sort_key();
         loop {
             existing(collection)?;
-            let id = collection.slot.space.find(&name).ok_or(Error::NoEntry("object"))?;
+            let id = collection
+                .slot
+                .space
+                .find(&name)
+                .ok_or(Error::NoEntry("object"))?;
             let shard = self.objects().table.read(id.family);
             if let Some(node) = shard.get(id).filter(|node| *node.name == *name) {
                 return Ok(call(id, node));
@@ -384,12 +398,19 @@ impl ObjectStore {
         let mut data = Vec::new();
         loop {
             let whole = offset == 0 && len == 0;
-            let end = if whole { u64::MAX } else { offset.saturating_add(len) };
+            let end = if whole {
+                u64::MAX
+            } else {
+                offset.saturating_add(len)
+            };
             let seen = self.with_node(collection, object, |id, node| {
                 Seen::of(id, node, offset, end)
             })?;
             data.resize(end.min(seen.bytes).saturating_sub(offset) as usize, 0);
-            if self.objects().read_seen(&self.inner().log, seen, offset, &mut data)? {
+            if self
+                .objects()
+                .read_seen(&self.inner().log, seen, offset, &mut data)?
+            {
                 return Ok(data);
             }
         }
@@ -412,7 +433,10 @@ impl ObjectStore {
                 Seen::of(id, node, offset, end)
             })?;
             let len = end.min(seen.bytes).saturating_sub(offset) as usize;
-            if self.objects().read_seen(&self.inner().log, seen, offset, &mut into[..len])? {
+            if self
+                .objects()
+                .read_seen(&self.inner().log, seen, offset, &mut into[..len])?
+            {
                 return Ok(len);
             }
         }
@@ -460,9 +484,15 @@ impl ObjectStore {
                 count += 1;
             }
             let mut data = vec![0; (end - start) as usize];
-            let seen = self.with_node(collection, object, |id, node| Seen::of(id, node, start, end))?;
+            let seen = self.with_node(collection, object, |id, node| {
+                Seen::of(id, node, start, end)
+            })?;
             let is_same = seen.bytes == bytes;
-            if !is_same || !self.objects().read_seen(&self.inner().log, seen, start, &mut data)? {
+            if !is_same
+                || !self
+                    .objects()
+                    .read_seen(&self.inner().log, seen, start, &mut data)?
+            {
                 return Ok(None);
             }
             for range in &ranges[at..at + count] {
@@ -513,7 +543,12 @@ impl ObjectStore {
     ///
     /// # Errors
     /// `NoEntry` without the object, `NoAttribute`.
-    pub fn getattr(&self, collection: &Collection, object: &ObjectName, name: &[u8]) -> Result<Vec<u8>> {
+    pub fn getattr(
+        &self,
+        collection: &Collection,
+        object: &ObjectName,
+        name: &[u8],
+    ) -> Result<Vec<u8>> {
         self.with_node(collection, object, |_, node| {
             node.attributes.get(name).map(<[u8]>::to_vec)
         })?
@@ -524,14 +559,12 @@ impl ObjectStore {
     ///
     /// # Errors
     /// `NoEntry`.
-    pub fn getattrs(
-        &self,
-        collection: &Collection,
-        object: &ObjectName,
-    ) -> Result<BTreeMap<Vec<u8>, Vec<u8>>> {
+    pub fn getattrs(&self, collection: &Collection, object: &ObjectName) -> Result<Entries> {
         self.with_node(collection, object, |_, node| {
             let pairs = node.attributes.iter();
-            pairs.map(|(name, value)| (name.to_vec(), value.to_vec())).collect()
+            pairs
+                .map(|(name, value)| (name.to_vec(), value.to_vec()))
+                .collect()
         })
     }
 
@@ -568,15 +601,20 @@ impl ObjectStore {
     ///
     /// # Errors
     /// `NoEntry`.
-    pub fn omap_get_keys(&self, collection: &Collection, object: &ObjectName) -> Result<Vec<Vec<u8>>> {
+    pub fn omap_get_keys(
+        &self,
+        collection: &Collection,
+        object: &ObjectName,
+    ) -> Result<Vec<Vec<u8>>> {
         self.with_node(collection, object, |_, node| {
             let mut keys = Vec::new();
             if let Some(omap) = &node.omap {
                 keys.reserve(omap.keys.len());
-                omap.keys.visit((Bound::Unbounded, Bound::Unbounded), &mut |key, _| {
-                    keys.push(key.to_vec());
-                    true
-                });
+                omap.keys
+                    .visit((Bound::Unbounded, Bound::Unbounded), &mut |key, _| {
+                        keys.push(key.to_vec());
+                        true
+                    });
             }
             keys
         })
@@ -612,7 +650,11 @@ impl ObjectStore {
     ) -> Result<Vec<Vec<u8>>> {
         let keys: Vec<&[u8]> = keys.into_iter().collect();
         self.with_node(collection, object, |_, node| {
-            let has = |key: &&&[u8]| node.omap.as_ref().is_some_and(|omap| omap.keys.get(key).is_some());
+            let has = |key: &&&[u8]| {
+                node.omap
+                    .as_ref()
+                    .is_some_and(|omap| omap.keys.get(key).is_some())
+            };
             keys.iter().filter(has).map(|key| key.to_vec()).collect()
         })
     }
@@ -621,7 +663,11 @@ impl ObjectStore {
     ///
     /// # Errors
     /// `NoEntry`.
-    pub fn omap_iterator(&self, collection: &Collection, object: &ObjectName) -> Result<OmapIterator<'_>> {
+    pub fn omap_iterator(
+        &self,
+        collection: &Collection,
+        object: &ObjectName,
+    ) -> Result<OmapIterator<'_>> {
         let id = self.with_node(collection, object, |id, _| id)?;
         Ok(OmapIterator {
             store: self,
@@ -662,7 +708,8 @@ impl ObjectStore {
             if pool.is_some() && space.id.pool() != pool {
                 continue;
             }
-            let read = |counter: &crate::sync::AtomicI64| counter.load(Ordering::Relaxed).max(0) as u64;
+            let read =
+                |counter: &crate::sync::AtomicI64| counter.load(Ordering::Relaxed).max(0) as u64;
             statfs.objects += read(&space.usage.objects);
             statfs.allocated += read(&space.usage.allocated_bytes);
             statfs.data_stored += read(&space.usage.stored_bytes);
@@ -765,7 +812,10 @@ impl OmapIterator<'_> {
     /// # Errors
     /// `Io`, `Corrupt`.
     pub fn status(&self) -> std::result::Result<(), &Error> {
-        self.status.as_ref().map(|()| ())
+        match &self.status {
+            Ok(()) => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 }
 

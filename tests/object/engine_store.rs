@@ -4,9 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, mpsc};
 
 use esker::device::SimulatedDevice;
-use esker::{
-    CollectionName, Error, Extent, ObjectName, ObjectStore, Options, Result, Transaction,
-};
+use esker::{CollectionName, Error, Extent, ObjectName, ObjectStore, Options, Result, Transaction};
 
 use crate::interface::{Bytes, Entries, ObjectInterface, OmapIterator, Stat, Statfs};
 
@@ -127,7 +125,11 @@ impl ObjectInterface for EngineStore {
     }
 
     fn remount(&mut self) {
-        self.store.take().expect("an open store").close().expect("a clean close");
+        self.store
+            .take()
+            .expect("an open store")
+            .close()
+            .expect("a clean close");
         let store = ObjectStore::open_on(self.device.clone(), &self.options);
         self.store = Some(store.expect("an open"));
     }
@@ -186,7 +188,8 @@ impl ObjectInterface for EngineStore {
         offset: u64,
         len: u64,
     ) -> Result<Bytes> {
-        self.store().read(&self.handle(collection)?, object, offset, len)
+        self.store()
+            .read(&self.handle(collection)?, object, offset, len)
     }
 
     fn readv(
@@ -199,7 +202,8 @@ impl ObjectInterface for EngineStore {
             .iter()
             .map(|&(offset, len)| Extent { offset, len })
             .collect();
-        self.store().readv(&self.handle(collection)?, object, &ranges)
+        self.store()
+            .readv(&self.handle(collection)?, object, &ranges)
     }
 
     fn fiemap(
@@ -212,7 +216,10 @@ impl ObjectInterface for EngineStore {
         let found = self
             .store()
             .fiemap(&self.handle(collection)?, object, offset, len)?;
-        Ok(found.iter().map(|extent| (extent.offset, extent.len)).collect())
+        Ok(found
+            .iter()
+            .map(|extent| (extent.offset, extent.len))
+            .collect())
     }
 
     fn getattr(
@@ -221,7 +228,8 @@ impl ObjectInterface for EngineStore {
         object: &ObjectName,
         attr: &[u8],
     ) -> Result<Bytes> {
-        self.store().getattr(&self.handle(collection)?, object, attr)
+        self.store()
+            .getattr(&self.handle(collection)?, object, attr)
     }
 
     fn getattrs(&self, collection: CollectionName, object: &ObjectName) -> Result<Entries> {
@@ -237,7 +245,8 @@ impl ObjectInterface for EngineStore {
     }
 
     fn omap_get_header(&self, collection: CollectionName, object: &ObjectName) -> Result<Bytes> {
-        self.store().omap_get_header(&self.handle(collection)?, object)
+        self.store()
+            .omap_get_header(&self.handle(collection)?, object)
     }
 
     fn omap_get_keys(
@@ -245,7 +254,9 @@ impl ObjectInterface for EngineStore {
         collection: CollectionName,
         object: &ObjectName,
     ) -> Result<BTreeSet<Bytes>> {
-        let keys = self.store().omap_get_keys(&self.handle(collection)?, object)?;
+        let keys = self
+            .store()
+            .omap_get_keys(&self.handle(collection)?, object)?;
         Ok(keys.into_iter().collect())
     }
 

@@ -11,7 +11,12 @@ use crate::common::{Random, seed};
 use crate::faults::options;
 
 const POOL: i64 = 3;
-const PG: CollectionName = CollectionName::Pg { pool: POOL, shard: -1, seed: 0, temp: false };
+const PG: CollectionName = CollectionName::Pg {
+    pool: POOL,
+    shard: -1,
+    seed: 0,
+    temp: false,
+};
 
 fn object(number: u64) -> Arc<ObjectName> {
     let hash = (number as u32).wrapping_mul(0x9e37_79b9);
@@ -35,7 +40,12 @@ fn new_store(device: &Arc<SimulatedDevice>) -> ObjectStore {
 fn assert_empty(store: &ObjectStore, context: &str) {
     let until = Instant::now() + Duration::from_secs(10);
     let is_empty = |statfs: &Statfs| {
-        (statfs.allocated, statfs.data_stored, statfs.omap_allocated, statfs.objects) == (0, 0, 0, 0)
+        (
+            statfs.allocated,
+            statfs.data_stored,
+            statfs.omap_allocated,
+            statfs.objects,
+        ) == (0, 0, 0, 0)
     };
     while !is_empty(&store.statfs()) && Instant::now() < until {
         std::thread::sleep(Duration::from_millis(1));
@@ -63,7 +73,10 @@ fn fill(store: &ObjectStore, random: &mut Random, add: Add, most: u64) -> u64 {
             Ok(()) => {}
             Err(Error::NoSpace { .. }) => {
                 let handle = store.open_collection(&PG).unwrap();
-                assert!(!store.exists(&handle, &object).unwrap(), "a refusal had an effect");
+                assert!(
+                    !store.exists(&handle, &object).unwrap(),
+                    "a refusal had an effect"
+                );
                 assert_eq!(store.statfs().objects, before.objects);
                 assert_eq!(store.statfs().data_stored, before.data_stored);
                 return number;
@@ -71,7 +84,10 @@ fn fill(store: &ObjectStore, random: &mut Random, add: Add, most: u64) -> u64 {
             Err(error) => panic!("object {number}: {error:?}: {:?}", store.store().stats()),
         }
     }
-    panic!("{most} objects, and it is not full: {:?}", store.store().stats());
+    panic!(
+        "{most} objects, and it is not full: {:?}",
+        store.store().stats()
+    );
 }
 
 /// Removes objects, one way or another; each removal must work.
@@ -91,7 +107,10 @@ fn empty(store: &ObjectStore, count: u64, round: u64, random: &mut Random) {
             tx.remove(PG, &object);
         }
         commit(store, tx).unwrap_or_else(|error| {
-            panic!("round {round}: a removal: {error:?}: {:?}", store.store().stats())
+            panic!(
+                "round {round}: a removal: {error:?}: {:?}",
+                store.store().stats()
+            )
         });
     }
 }
@@ -114,7 +133,10 @@ fn rounds(count: u64, capacity: u64, most: u64, add: Add) {
             first = held;
         }
         // The sizes are random, and the reserve for images changes by a segment or two.
-        assert!(held + first / 20 >= first, "round {round}: {held} of {first}");
+        assert!(
+            held + first / 20 >= first,
+            "round {round}: {held} of {first}"
+        );
         match round % 4 {
             1 => {
                 store.close().unwrap();
@@ -147,7 +169,8 @@ fn data_fills_a_store_and_goes_ten_times() {
             _ => random.below(9000),
         };
         let bytes = random.bytes(len as usize);
-        tx.write(PG, object, 0, [bytes]).setattr(PG, object, "_", vec![1; 293]);
+        tx.write(PG, object, 0, [bytes])
+            .setattr(PG, object, "_", vec![1; 293]);
     });
 }
 
@@ -156,7 +179,8 @@ fn omaps_fill_a_store_and_go_ten_times() {
     rounds(10, 12 << 20, 10_000, |random, object, tx| {
         let count = [3, 300][random.below(2) as usize];
         let entries = (0..count).map(|n| (format!("key {n:05}"), vec![n as u8; 100]));
-        tx.touch(PG, object).omap_setkeys(PG, object, entries.collect::<Vec<_>>());
+        tx.touch(PG, object)
+            .omap_setkeys(PG, object, entries.collect::<Vec<_>>());
     });
 }
 
@@ -166,7 +190,8 @@ fn clones_fill_a_store_and_go_ten_times() {
     rounds(10, 12 << 20, 10_000, |random, object, tx| {
         let bytes = random.bytes(40_000);
         let clone = Arc::new((**object).clone().with_snap(1));
-        tx.write(PG, object, 0, [bytes]).clone_object(PG, object, &clone);
+        tx.write(PG, object, 0, [bytes])
+            .clone_object(PG, object, &clone);
         let bytes = random.bytes(9000);
         tx.write(PG, object, 4096 * random.below(8), [bytes]);
         // The one that is removed later is the clone; what it shares stays with it.
@@ -205,12 +230,17 @@ fn overwrites_of_a_full_store_go_on() {
     let mut random = Random::new(seed());
     let device = Arc::new(SimulatedDevice::new(12 << 20, 512).without_crashes());
     let store = new_store(&device);
-    let objects = fill(&store, &mut random, |random, object, tx| {
-        let bytes = random.bytes(20_000);
-        let entries = (0..20).map(|n| (format!("key {n}"), vec![n as u8; 50]));
-        tx.write(PG, object, 0, [bytes])
-            .omap_setkeys(PG, object, entries.collect::<Vec<_>>());
-    }, 10_000);
+    let objects = fill(
+        &store,
+        &mut random,
+        |random, object, tx| {
+            let bytes = random.bytes(20_000);
+            let entries = (0..20).map(|n| (format!("key {n}"), vec![n as u8; 50]));
+            tx.write(PG, object, 0, [bytes])
+                .omap_setkeys(PG, object, entries.collect::<Vec<_>>());
+        },
+        10_000,
+    );
     let handle = store.open_collection(&PG).unwrap();
     let mut refused = 0;
     for step in 0..3000 {
@@ -233,7 +263,8 @@ fn overwrites_of_a_full_store_go_on() {
     for number in 0..objects {
         let object = object(number);
         let mut tx = Transaction::new();
-        tx.omap_rmkeyrange(PG, &object, "key 0", "key 5").zero(PG, &object, 0, 8192);
+        tx.omap_rmkeyrange(PG, &object, "key 0", "key 5")
+            .zero(PG, &object, 0, 8192);
         commit(&store, tx).unwrap();
         let mut tx = Transaction::new();
         tx.omap_clear(PG, &object).truncate(PG, &object, 0);
@@ -246,7 +277,10 @@ fn overwrites_of_a_full_store_go_on() {
     tx.remove_collection(PG);
     commit(&store, tx).unwrap();
     let statfs = store.statfs();
-    assert_eq!((statfs.allocated, statfs.data_stored, statfs.objects), (0, 0, 0));
+    assert_eq!(
+        (statfs.allocated, statfs.data_stored, statfs.objects),
+        (0, 0, 0)
+    );
 }
 
 /// Overwrites of what a clone shares give nothing back: they come to an end, and then
@@ -291,5 +325,8 @@ fn overwrites_of_clones_fill_a_store_and_go() {
     assert_empty(&store, "all removed");
     // All of it can be used again.
     let again = fill(&store, &mut random, add, 10_000);
-    assert!(again + objects / 20 >= objects, "{again} of {objects} objects");
+    assert!(
+        again + objects / 20 >= objects,
+        "{again} of {objects} objects"
+    );
 }

@@ -29,23 +29,52 @@ fn objects(op: &Op<'_>) -> Vec<(CollectionName, ObjectName)> {
         vec![(*collection, (**object).clone())]
     };
     match op {
-        Op::Write { collection, object, .. }
+        Op::Write {
+            collection, object, ..
+        }
         | Op::Touch { collection, object }
-        | Op::Zero { collection, object, .. }
-        | Op::Truncate { collection, object, .. }
+        | Op::Zero {
+            collection, object, ..
+        }
+        | Op::Truncate {
+            collection, object, ..
+        }
         | Op::Remove { collection, object }
-        | Op::SetAttrs { collection, object, .. }
-        | Op::RmAttr { collection, object, .. }
+        | Op::SetAttrs {
+            collection, object, ..
+        }
+        | Op::RmAttr {
+            collection, object, ..
+        }
         | Op::RmAttrs { collection, object }
         | Op::OmapClear { collection, object }
-        | Op::OmapSetKeys { collection, object, .. }
-        | Op::OmapRmKeys { collection, object, .. }
-        | Op::OmapRmKeyRange { collection, object, .. }
-        | Op::OmapSetHeader { collection, object, .. } => one(collection, object),
-        Op::Clone { collection, target, .. }
-        | Op::CloneRange { collection, target, .. }
-        | Op::TryRename { collection, target, .. } => one(collection, target),
-        Op::CollectionMoveRename { collection, source, target, .. } => {
+        | Op::OmapSetKeys {
+            collection, object, ..
+        }
+        | Op::OmapRmKeys {
+            collection, object, ..
+        }
+        | Op::OmapRmKeyRange {
+            collection, object, ..
+        }
+        | Op::OmapSetHeader {
+            collection, object, ..
+        } => one(collection, object),
+        Op::Clone {
+            collection, target, ..
+        }
+        | Op::CloneRange {
+            collection, target, ..
+        }
+        | Op::TryRename {
+            collection, target, ..
+        } => one(collection, target),
+        Op::CollectionMoveRename {
+            collection,
+            source,
+            target,
+            ..
+        } => {
             let mut both = one(collection, source);
             both.extend(one(collection, target));
             both
@@ -75,7 +104,10 @@ impl Run {
             let handle = self.store.store().create_new_collection(collection);
             let refused = Box::new(|_: esker::Result<()>| panic!("a refused transaction"));
             let all = std::slice::from_ref(transaction);
-            let found = self.store.store().queue_transactions(&handle, all, None, Some(refused));
+            let found = self
+                .store
+                .store()
+                .queue_transactions(&handle, all, None, Some(refused));
             assert!(found.is_err(), "{transaction:?}");
             return false;
         };
@@ -85,13 +117,21 @@ impl Run {
         let on_applied = Box::new(move |result: esker::Result<()>| {
             result.unwrap();
             let mut heard = applied.lock().unwrap();
-            assert_eq!(heard.applied + 1, number, "applied in the order of submission");
+            assert_eq!(
+                heard.applied + 1,
+                number,
+                "applied in the order of submission"
+            );
             heard.applied = number;
         });
         let on_commit = Box::new(move |result: esker::Result<()>| {
             result.unwrap();
             let mut heard = committed.lock().unwrap();
-            assert_eq!(heard.committed + 1, number, "committed in the order of submission");
+            assert_eq!(
+                heard.committed + 1,
+                number,
+                "committed in the order of submission"
+            );
             assert!(heard.applied >= number, "committed before it was applied");
             heard.committed = number;
         });
@@ -164,7 +204,11 @@ fn run(block: u32, capacity: u64) {
             // A close completes what is under way.
             run.store.remount();
             assert_eq!(run.committed(), run.queued, "a close calls every callback");
-            assert_same(&contents(&run.store), &expected, &format!("step {step}, remounted"));
+            assert_same(
+                &contents(&run.store),
+                &expected,
+                &format!("step {step}, remounted"),
+            );
         }
     }
     run.store.remount();
@@ -208,7 +252,9 @@ fn threads_with_collections_of_their_own() {
     for thread in 0..4_u64 {
         let object = ObjectName::new(-1, thread as u32, "log");
         let (_, entries) = store.omap_get(&handle, &object).unwrap();
-        let last = entries.values().map(|value| u64::from_le_bytes(value[..8].try_into().unwrap()));
+        let last = entries
+            .values()
+            .map(|value| u64::from_le_bytes(value[..8].try_into().unwrap()));
         assert_eq!(last.max(), Some(steps), "thread {thread}");
     }
 }
@@ -231,14 +277,19 @@ fn own_collection(store: &esker::ObjectStore, thread: u64, seed: u64, steps: u64
         let name = format!("{}", step % 16);
         let object = Arc::new(ObjectName::new(20 + thread as i64, step as u32 % 16, name));
         let mut tx = Transaction::new();
-        tx.remove(own, &object).write(own, &object, 0, [data.clone()]);
+        tx.remove(own, &object)
+            .write(own, &object, 0, [data.clone()]);
         tx.touch(CollectionName::Meta, &log).omap_setkeys(
             CollectionName::Meta,
             &log,
             [(format!("{:02}", step % 40), step.to_le_bytes().to_vec())],
         );
         // Half of them name the shared collection as the one that orders.
-        let first = if step % 2 == 0 { own } else { CollectionName::Meta };
+        let first = if step % 2 == 0 {
+            own
+        } else {
+            CollectionName::Meta
+        };
         let order = store.create_new_collection(first);
         let shared = committed.clone();
         let on_commit = Box::new(move |result: esker::Result<()>| {
@@ -246,7 +297,9 @@ fn own_collection(store: &esker::ObjectStore, thread: u64, seed: u64, steps: u64
             let before = shared.fetch_max(step, Ordering::AcqRel);
             assert!(before < step, "commits of one thread in order");
         });
-        store.queue_transactions(&order, &[tx], None, Some(on_commit)).unwrap();
+        store
+            .queue_transactions(&order, &[tx], None, Some(on_commit))
+            .unwrap();
         assert_eq!(store.read(&handle, &object, 0, 0).unwrap(), data);
         expected.push_back(data);
         if expected.len() > 16 {

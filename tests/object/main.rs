@@ -23,4 +23,7 @@ mod readers;
 
 conformance_tests!(model_store, model::ModelStore::new());
 conformance_tests!(engine, engine_store::EngineStore::new());
-conformance_tests!(engine_of_large_blocks, engine_store::EngineStore::with_large_blocks());
+conformance_tests!(
+    engine_of_large_blocks,
+    engine_store::EngineStore::with_large_blocks()
+);

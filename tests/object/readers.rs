@@ -16,8 +16,18 @@ use esker::{Collection, CollectionName, Error, ObjectName, ObjectStore, Transact
 use crate::common::{Random, seed};
 use crate::faults::options;
 
-const LOW: CollectionName = CollectionName::Pg { pool: 4, shard: -1, seed: 0, temp: false };
-const HIGH: CollectionName = CollectionName::Pg { pool: 4, shard: -1, seed: 1, temp: false };
+const LOW: CollectionName = CollectionName::Pg {
+    pool: 4,
+    shard: -1,
+    seed: 0,
+    temp: false,
+};
+const HIGH: CollectionName = CollectionName::Pg {
+    pool: 4,
+    shard: -1,
+    seed: 1,
+    temp: false,
+};
 const BLOCK: u64 = 4096;
 const BLOCKS: u64 = 8;
 const SLOTS: u64 = 24;
@@ -56,7 +66,11 @@ impl History {
 /// Even hashes, which stay in the lower half.
 fn name(slot: u64, which: usize) -> Arc<ObjectName> {
     let hash = (slot as u32).wrapping_mul(0x9e37_79b8) & !1;
-    Arc::new(ObjectName::new(4, hash, format!("slot {slot} {}", ["a", "b"][which])))
+    Arc::new(ObjectName::new(
+        4,
+        hash,
+        format!("slot {slot} {}", ["a", "b"][which]),
+    ))
 }
 
 fn block(slot: u64, number: u64, index: u64) -> Vec<u8> {
@@ -68,7 +82,9 @@ fn block(slot: u64, number: u64, index: u64) -> Vec<u8> {
 fn number_in(slot: u64, index: u64, bytes: &[u8]) -> u64 {
     let first = u64::from_le_bytes(bytes[..8].try_into().unwrap());
     assert!(
-        bytes.chunks(8).all(|word| word == &first.to_le_bytes()[..word.len()]),
+        bytes
+            .chunks(8)
+            .all(|word| word == &first.to_le_bytes()[..word.len()]),
         "slot {slot}: a mixed block"
     );
     if first == 0 {
@@ -135,7 +151,10 @@ impl World {
         let object = name(slot, which);
         let states = || history.since(from);
         let absent = |what: &str, error: Error| {
-            assert!(matches!(error, Error::NoEntry("object")), "{what}: {error:?}");
+            assert!(
+                matches!(error, Error::NoEntry("object")),
+                "{what}: {error:?}"
+            );
             let states = states();
             assert!(
                 states.iter().any(|state| state[which].is_none()),
@@ -147,7 +166,10 @@ impl World {
                 Ok(value) => self.marked(&value, slot, which, from),
                 Err(error) => absent("getattr", error),
             },
-            1 => match self.store.omap_get_values(handle, &object, [b"mark".as_slice()]) {
+            1 => match self
+                .store
+                .omap_get_values(handle, &object, [b"mark".as_slice()])
+            {
                 // An object that goes meanwhile has no keys.
                 Ok(values) => match values.get(b"mark".as_slice()) {
                     Some(value) => self.marked(value, slot, which, from),
@@ -169,7 +191,10 @@ impl World {
             _ => {
                 let first = random.below(BLOCKS);
                 let count = 1 + random.below(BLOCKS - first);
-                match self.store.read(handle, &object, first * BLOCK, count * BLOCK) {
+                match self
+                    .store
+                    .read(handle, &object, first * BLOCK, count * BLOCK)
+                {
                     Ok(bytes) => {
                         let states = states();
                         check_read(slot, which, first, count, &bytes, &states);
@@ -184,7 +209,10 @@ impl World {
         let mark = u64::from_le_bytes(value.try_into().unwrap());
         let states = self.slots[slot as usize].since(from);
         let has = |state: &Arc<SlotState>| state[which].as_ref().is_some_and(|v| v.mark == mark);
-        assert!(states.iter().any(has), "slot {slot} {which}: {mark} in none of {states:?}");
+        assert!(
+            states.iter().any(has),
+            "slot {slot} {which}: {mark} in none of {states:?}"
+        );
     }
 
     /// Objects that never go are in every listing of their half, in order and once.
@@ -215,7 +243,8 @@ impl World {
         let handle = self.handle();
         while !self.stop.load(Ordering::Relaxed) {
             let mut tx = Transaction::new();
-            tx.create_collection(HIGH, 1).split_collection(LOW, 1, 1, HIGH);
+            tx.create_collection(HIGH, 1)
+                .split_collection(LOW, 1, 1, HIGH);
             self.store.apply_transactions(&handle, &[tx]).unwrap();
             let high = self.store.open_collection(&HIGH).unwrap();
             let (min, max) = (ObjectName::min(), ObjectName::max());
@@ -255,9 +284,8 @@ fn check_read(
     );
     for (index, bytes) in (first..).zip(bytes.chunks(BLOCK as usize)) {
         let number = number_in(slot, index, bytes);
-        let has = |version: &Version| {
-            version.blocks.get(index as usize).copied().unwrap_or(0) == number
-        };
+        let has =
+            |version: &Version| version.blocks.get(index as usize).copied().unwrap_or(0) == number;
         assert!(
             versions().any(has),
             "slot {slot} {which}, block {index}: {number} in none of {states:?}"

@@ -184,6 +184,7 @@ const _: () = assert!(size_of::<ExtentMap>() <= 24);
 
 impl ExtentMap {
     /// A map of nothing.
+    #[cfg(test)]
     pub(crate) fn new() -> Self {
         Self::default()
     }
@@ -228,11 +229,13 @@ impl ExtentMap {
     }
 
     /// Number of blocks that are mapped.
+    #[cfg(test)]
     pub(crate) fn len_blocks(&self) -> u64 {
         self.each_leaf().map(|leaf| leaf.blocks() as u64).sum()
     }
 
     /// The block after the last that is mapped.
+    #[cfg(test)]
     pub(crate) fn end_block(&self) -> u64 {
         match self.leaf_count() {
             0 => 0,

@@ -90,6 +90,7 @@ impl References {
     }
 
     /// Bytes of memory, about: a node of a B-tree is two thirds full.
+    #[cfg(test)]
     pub(crate) fn memory_bytes(&self) -> usize {
         self.pieces.len() * (size_of::<u64>() + size_of::<Piece>()) * 3 / 2
     }

@@ -32,7 +32,11 @@ fn loom_object_relocation_against_read() {
                 let before = tested.extent(pg(PG)).1;
                 assert_eq!(tested.read(pg(PG)), Some(1));
                 let after = tested.extent(pg(PG)).1;
-                witness(if before == after { "at one place" } else { "moved meanwhile" });
+                witness(if before == after {
+                    "at one place"
+                } else {
+                    "moved meanwhile"
+                });
             },
             Some(1),
         );
@@ -42,32 +46,40 @@ fn loom_object_relocation_against_read() {
 /// A relocation against an overwrite: the overwrite stays, also in a replay.
 #[test]
 fn loom_object_relocation_against_write() {
-    model("object relocation against write", &["moved", "dead"], || {
-        relocate_against(
-            |tested| {
-                tested.apply(pg(PG), |tx| {
-                    tx.write(pg(PG), &name(pg(PG)), 0, [vec![2; BYTES]]);
-                });
-            },
-            Some(2),
-        );
-    });
+    model(
+        "object relocation against write",
+        &["moved", "dead"],
+        || {
+            relocate_against(
+                |tested| {
+                    tested.apply(pg(PG), |tx| {
+                        tx.write(pg(PG), &name(pg(PG)), 0, [vec![2; BYTES]]);
+                    });
+                },
+                Some(2),
+            );
+        },
+    );
 }
 
 /// A relocation against a removal: nothing comes back, and nothing is left.
 #[test]
 fn loom_object_relocation_against_remove() {
-    model("object relocation against remove", &["moved", "dead"], || {
-        relocate_against(
-            |tested| {
-                tested.apply(pg(PG), |tx| {
-                    tx.remove(pg(PG), &name(pg(PG)));
-                });
-                assert_eq!(tested.log().table().live_total(), 0);
-            },
-            None,
-        );
-    });
+    model(
+        "object relocation against remove",
+        &["moved", "dead"],
+        || {
+            relocate_against(
+                |tested| {
+                    tested.apply(pg(PG), |tx| {
+                        tx.remove(pg(PG), &name(pg(PG)));
+                    });
+                    assert_eq!(tested.log().table().live_total(), 0);
+                },
+                None,
+            );
+        },
+    );
 }
 
 /// A relocation against a clone: both have the data where it is.

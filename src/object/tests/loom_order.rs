@@ -24,7 +24,11 @@ fn loom_transactions_over_two_collections() {
             panic!("the other panicked")
         };
         let last = if mine > theirs { "mine" } else { "theirs" };
-        witness(if mine > theirs { "mine last" } else { "theirs last" });
+        witness(if mine > theirs {
+            "mine last"
+        } else {
+            "theirs last"
+        });
         for collection in [pg(1), pg(2)] {
             let Some(id) = tested.id(collection) else {
                 panic!("the object is there")

@@ -64,17 +64,26 @@ impl Tested {
         self.objects.registry.slot(&self.objects.table, collection)
     }
 
-    fn apply(&self, collection: CollectionName, add: impl FnOnce(&mut Transaction<'static>)) -> Seqno {
+    fn apply(
+        &self,
+        collection: CollectionName,
+        add: impl FnOnce(&mut Transaction<'static>),
+    ) -> Seqno {
         let mut tx = Transaction::new();
         add(&mut tx);
-        match self.objects.submit(self.log(), &self.slot(collection), &[tx], |_| ()) {
+        match self
+            .objects
+            .submit(self.log(), &self.slot(collection), &[tx], |_| ())
+        {
             Ok(seqno) => seqno,
             Err(error) => panic!("{error}"),
         }
     }
 
     fn id(&self, collection: CollectionName) -> Option<ObjectId> {
-        self.slot(collection).space.find(&name(collection).sort_key())
+        self.slot(collection)
+            .space
+            .find(&name(collection).sort_key())
     }
 
     /// The first byte of the object's data, of which all bytes are the same; `None` when the
@@ -157,7 +166,9 @@ impl Tested {
                     seqno: found.seqno,
                     head: 0,
                     payload: found.payload.and_then(|payload| {
-                        payload.offset.map(|offset| geometry.address(frame.segment, offset))
+                        payload
+                            .offset
+                            .map(|offset| geometry.address(frame.segment, offset))
                     }),
                 };
                 records.push((position, found.record));
@@ -167,7 +178,9 @@ impl Tested {
         }
         records.sort_by_key(|(position, _)| position.seqno);
         for (position, record) in records {
-            let replayed = other.objects.replay(other.log(), &record, position, Lane::ALL);
+            let replayed = other
+                .objects
+                .replay(other.log(), &record, position, Lane::ALL);
             assert!(replayed.is_ok(), "{replayed:?}");
         }
         assert!(other.objects.replayed(other.log()).is_ok());
@@ -177,7 +190,11 @@ impl Tested {
                 let shard = tested.objects.table.read(id.family);
                 let node = shard.get(id)?;
                 let extent = node.extents.get(0).map(|extent| extent.address);
-                Some((extent, node.bytes, node.attributes.get(b"v").map(<[u8]>::to_vec)))
+                Some((
+                    extent,
+                    node.bytes,
+                    node.attributes.get(b"v").map(<[u8]>::to_vec),
+                ))
             });
             assert_eq!(places[0], places[1], "{collection}");
         }

@@ -59,7 +59,12 @@ impl Setup {
     }
 
     /// Opens, which must work, checks, and returns the store.
-    fn open(&self, device: &Arc<SimulatedDevice>, history: &mut History, what: &str) -> EngineStore {
+    fn open(
+        &self,
+        device: &Arc<SimulatedDevice>,
+        history: &mut History,
+        what: &str,
+    ) -> EngineStore {
         let context = self.context(what);
         let store = EngineStore::open(device, &self.options)
             .unwrap_or_else(|error| panic!("{context}: open: {error:?}"));
@@ -72,7 +77,10 @@ impl Setup {
         let store = match EngineStore::open(device, &self.options) {
             Ok(store) => store,
             Err(Error::Io { .. } | Error::Poisoned) => return,
-            Err(error) => panic!("{}", self.context(&format!("open of a cut device: {error:?}"))),
+            Err(error) => panic!(
+                "{}",
+                self.context(&format!("open of a cut device: {error:?}"))
+            ),
         };
         // What an open serves is certain from then on. A copy says what that is: this
         // device may fail at any time.
@@ -136,7 +144,9 @@ impl Setup {
             let handle = store.store().create_new_collection(collection);
             // Noted before it is queued: it may be committed before the call returns.
             let before = history.clone();
-            let number = expected.as_ref().map_or(0, |after| history.note(after.clone()));
+            let number = expected
+                .as_ref()
+                .map_or(0, |after| history.note(after.clone()));
             let shared = committed.clone();
             let on_commit = Box::new(move |result: esker::Result<()>| {
                 if result.is_ok() {
@@ -145,7 +155,9 @@ impl Setup {
             });
             let transactions = std::slice::from_ref(&transaction);
             let outcome =
-                store.store().queue_transactions(&handle, transactions, None, Some(on_commit));
+                store
+                    .store()
+                    .queue_transactions(&handle, transactions, None, Some(on_commit));
             match outcome {
                 Ok(()) => assert!(expected.is_ok(), "{transaction:?}"),
                 Err(Error::Io { .. } | Error::Poisoned | Error::Corrupt { .. })
@@ -197,7 +209,11 @@ impl Setup {
             let reader = reader.unwrap_or_else(|error| panic!("{what}: read-only: {error:?}"));
             history.check(&reader, &self.context(&format!("{what}, read-only")));
             drop(reader);
-            assert_eq!(image.counters().changes(), before, "{what}: read-only wrote");
+            assert_eq!(
+                image.counters().changes(),
+                before,
+                "{what}: read-only wrote"
+            );
         }
         let store = self.open(image, &mut history, what);
         let mut workload = Workload::new(self.seed ^ n);

@@ -72,7 +72,10 @@ fn agrees(store: &EngineStore, state: &ModelStore) -> std::result::Result<(), St
                 return Err(format!("omap of {object}"));
             }
             let keys = engine.omap_get_keys(&handle, &object).unwrap();
-            if !keys.iter().eq(&state.omap_get_keys(collection, &object).unwrap()) {
+            if !keys
+                .iter()
+                .eq(&state.omap_get_keys(collection, &object).unwrap())
+            {
                 return Err(format!("keys of {object}"));
             }
         }
@@ -106,17 +109,26 @@ fn flips(base: &SimulatedDevice, states: &[ModelStore], seed: u64, tried: u64) {
             Ok(store) => {
                 opened += 1;
                 let reports: Vec<_> = states.iter().map(|state| agrees(&store, state)).collect();
-                assert!(reports.iter().any(|report| report.is_ok()), "{context}: {reports:?}");
+                assert!(
+                    reports.iter().any(|report| report.is_ok()),
+                    "{context}: {reports:?}"
+                );
                 store.abandon();
             }
-            Err(Error::Corrupt { .. } | Error::NotFound { .. } | Error::Version { .. }) => refused += 1,
+            Err(Error::Corrupt { .. } | Error::NotFound { .. } | Error::Version { .. }) => {
+                refused += 1
+            }
             Err(error) => panic!("{context}: {error:?}"),
         }
     }
     println!("{opened} opened, {refused} refused");
 }
 
-fn small(seed: u64, checkpoint: bool, transactions: u64) -> (Arc<SimulatedDevice>, EngineStore, Vec<ModelStore>) {
+fn small(
+    seed: u64,
+    checkpoint: bool,
+    transactions: u64,
+) -> (Arc<SimulatedDevice>, EngineStore, Vec<ModelStore>) {
     let device = Arc::new(SimulatedDevice::new(10 << 20, 512));
     let store = EngineStore::create(&device, &options()).unwrap();
     let mut history = History::new();

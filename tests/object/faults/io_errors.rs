@@ -54,7 +54,10 @@ fn nth_call_fails(
                 }
             }
             Err(error) => {
-                assert!(matches!(error, Error::Io { .. } | Error::Poisoned), "{context}: {error:?}");
+                assert!(
+                    matches!(error, Error::Io { .. } | Error::Poisoned),
+                    "{context}: {error:?}"
+                );
                 failed = true;
                 break;
             }
@@ -67,8 +70,14 @@ fn nth_call_fails(
         tx.touch(LOW, &Arc::new(ObjectName::new(5, 0, "after")));
         let handle = store.store().create_new_collection(LOW);
         let again = store.store().apply_transactions(&handle, &[tx]);
-        assert!(matches!(again, Err(Error::Poisoned)), "{context}: {again:?}");
-        assert!(matches!(store.store().store().sync(), Err(Error::Poisoned)), "{context}");
+        assert!(
+            matches!(again, Err(Error::Poisoned)),
+            "{context}: {again:?}"
+        );
+        assert!(
+            matches!(store.store().store().sync(), Err(Error::Poisoned)),
+            "{context}"
+        );
         // Reads go on.
         assert!(!store.list_collections().is_empty());
     }
@@ -107,7 +116,12 @@ fn every_call(on: OpKind, errors: &[FaultError], calls: u64, tried: u64) {
 
 #[test]
 fn a_failed_write_poisons_the_store() {
-    every_call(OpKind::Write, &[FaultError::Io, FaultError::NoSpace], 120, 12);
+    every_call(
+        OpKind::Write,
+        &[FaultError::Io, FaultError::NoSpace],
+        120,
+        12,
+    );
 }
 
 #[test]
@@ -147,7 +161,12 @@ fn a_failed_call_of_an_open() {
     }
 }
 
-const PG: CollectionName = CollectionName::Pg { pool: 2, shard: -1, seed: 0, temp: false };
+const PG: CollectionName = CollectionName::Pg {
+    pool: 2,
+    shard: -1,
+    seed: 0,
+    temp: false,
+};
 
 fn commit(store: &ObjectStore, tx: Transaction<'_>) -> esker::Result<()> {
     let handle = store.create_new_collection(PG);
@@ -158,7 +177,10 @@ fn commit(store: &ObjectStore, tx: Transaction<'_>) -> esker::Result<()> {
 fn places(device: &SimulatedDevice, bytes: &[u8]) -> Vec<u64> {
     let all = device.read_raw(0, 10 << 20);
     let found = (0..all.len() - bytes.len()).step_by(512);
-    found.filter(|at| &all[*at..*at + bytes.len()] == bytes).map(|at| at as u64).collect()
+    found
+        .filter(|at| &all[*at..*at + bytes.len()] == bytes)
+        .map(|at| at as u64)
+        .collect()
 }
 
 /// A block that cannot be read, or reads wrong: it alone fails, and what replaces it heals.
@@ -176,7 +198,8 @@ fn a_bad_block_is_bad_alone() {
         let clone = Arc::new((*one).clone().with_snap(1));
         let data = random.bytes(8 * 4096);
         let mut tx = Transaction::new();
-        tx.write(PG, &one, 0, [data.clone()]).write(PG, &other, 0, [data[..100].to_vec()]);
+        tx.write(PG, &one, 0, [data.clone()])
+            .write(PG, &other, 0, [data[..100].to_vec()]);
         tx.clone_object(PG, &one, &clone);
         tx.omap_setkeys(PG, &one, [("key", vec![5; 1000])]);
         commit(&store, tx).unwrap();
@@ -191,7 +214,10 @@ fn a_bad_block_is_bad_alone() {
         // The blocks beside it, alone and up to it.
         for index in [0, 1, 2, 4, 5, 6, 7] {
             let found = store.read(&handle, &one, index * 4096, 4096).unwrap();
-            assert!(found == data[index as usize * 4096..][..4096], "block {index}");
+            assert!(
+                found == data[index as usize * 4096..][..4096],
+                "block {index}"
+            );
         }
         assert!(store.read(&handle, &one, 0, 3 * 4096).unwrap() == data[..3 * 4096]);
         assert!(store.read(&handle, &one, 4 * 4096, 4 * 4096).unwrap() == data[4 * 4096..]);
@@ -205,7 +231,8 @@ fn a_bad_block_is_bad_alone() {
         assert_eq!(store.omap_get(&handle, &one).unwrap().1.len(), 1);
         // A write of part of it needs it; the store goes on, and nothing was changed.
         let mut tx = Transaction::new();
-        tx.write(PG, &other, 0, ["changed"]).write(PG, &one, 3 * 4096 + 10, ["part"]);
+        tx.write(PG, &other, 0, ["changed"])
+            .write(PG, &one, 3 * 4096 + 10, ["part"]);
         assert_eq!(commit(&store, tx).unwrap_err().errno(), -5);
         assert_eq!(store.read(&handle, &other, 0, 0).unwrap(), data[..100]);
         // A write of the whole block does not, and heals it.

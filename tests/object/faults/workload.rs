@@ -12,12 +12,32 @@ use crate::interface::ObjectInterface;
 use crate::model::ModelStore;
 
 /// Its placement group is split and merged.
-pub const LOW: CollectionName = CollectionName::Pg { pool: 5, shard: -1, seed: 0, temp: false };
-pub const HIGH: CollectionName = CollectionName::Pg { pool: 5, shard: -1, seed: 1, temp: false };
+pub const LOW: CollectionName = CollectionName::Pg {
+    pool: 5,
+    shard: -1,
+    seed: 0,
+    temp: false,
+};
+pub const HIGH: CollectionName = CollectionName::Pg {
+    pool: 5,
+    shard: -1,
+    seed: 1,
+    temp: false,
+};
 /// Another pool.
-pub const OTHER: CollectionName = CollectionName::Pg { pool: 7, shard: -1, seed: 0, temp: false };
+pub const OTHER: CollectionName = CollectionName::Pg {
+    pool: 7,
+    shard: -1,
+    seed: 0,
+    temp: false,
+};
 /// Comes and goes.
-pub const BRIEF: CollectionName = CollectionName::Pg { pool: 9, shard: -1, seed: 0, temp: false };
+pub const BRIEF: CollectionName = CollectionName::Pg {
+    pool: 9,
+    shard: -1,
+    seed: 0,
+    temp: false,
+};
 pub const META: CollectionName = CollectionName::Meta;
 
 /// Objects have at most so many bytes.
@@ -172,7 +192,10 @@ impl Workload {
             1 => 512,
             _ => 4096,
         };
-        (self.random.below((OBJECT_BYTES - len) / align + 1) * align, len)
+        (
+            self.random.below((OBJECT_BYTES - len) / align + 1) * align,
+            len,
+        )
     }
 
     fn value(&mut self) -> Vec<u8> {
@@ -199,7 +222,12 @@ impl Workload {
         }
     }
 
-    fn add(&mut self, state: &ModelStore, collection: CollectionName, tx: &mut Transaction<'static>) {
+    fn add(
+        &mut self,
+        state: &ModelStore,
+        collection: CollectionName,
+        tx: &mut Transaction<'static>,
+    ) {
         let object = self.existing(state, collection);
         match self.random.below(100) {
             0..34 => {
@@ -235,7 +263,8 @@ impl Workload {
             52..62 => {
                 let target = self.sibling(&object);
                 if target != object {
-                    tx.touch(collection, &object).clone_object(collection, &object, &target);
+                    tx.touch(collection, &object)
+                        .clone_object(collection, &object, &target);
                 }
             }
             62..66 => {
@@ -328,7 +357,8 @@ fn split_or_merge(state: &ModelStore, tx: &mut Transaction<'static>) {
     if state.collection_exists(HIGH) {
         tx.merge_collection(HIGH, LOW, 0);
     } else {
-        tx.create_collection(HIGH, 1).split_collection(LOW, 1, 1, HIGH);
+        tx.create_collection(HIGH, 1)
+            .split_collection(LOW, 1, 1, HIGH);
     }
 }
 
