@@ -62,6 +62,9 @@ fn assert_empty(store: &ObjectStore, context: &str) {
 /// Adds one object to a transaction.
 type Add = fn(&mut Random, &Arc<ObjectName>, &mut Transaction<'static>);
 
+/// How often a refusal is tried again.
+const RETRIES: u32 = 20;
+
 /// Objects until there is no room; returns how many.
 fn fill(store: &ObjectStore, random: &mut Random, add: Add, most: u64) -> u64 {
     for number in 0..most {
@@ -69,7 +72,15 @@ fn fill(store: &ObjectStore, random: &mut Random, add: Add, most: u64) -> u64 {
         let mut tx = Transaction::new();
         add(random, &object, &mut tx);
         let before = store.statfs();
-        match commit(store, tx) {
+        let mut outcome = commit(store, tx.clone());
+        // Images that are being written may make room a moment later.
+        for _ in 0..RETRIES {
+            if matches!(outcome, Err(Error::NoSpace { .. })) {
+                std::thread::sleep(Duration::from_millis(2));
+                outcome = commit(store, tx.clone());
+            }
+        }
+        match outcome {
             Ok(()) => {}
             Err(Error::NoSpace { .. }) => {
                 let handle = store.open_collection(&PG).unwrap();

@@ -125,3 +125,38 @@ fn loom_object_read_against_recreate() {
         tested.assert_recovers(&[pg(PG)]);
     });
 }
+
+/// The cleaner, a reader and a writer of one object at once.
+#[test]
+fn loom_object_relocation_read_and_write() {
+    let places = ["old", "new", "moved", "dead"];
+    model("object relocation, read and write", &places, || {
+        let tested = with_objects(&[pg(PG)]);
+        let extent = tested.extent(pg(PG));
+        let cleaner = {
+            let (tested, extent) = (tested.clone(), extent.clone());
+            thread::spawn(move || tested.relocate(&extent, &[1; BYTES]))
+        };
+        let writer = {
+            let tested = tested.clone();
+            thread::spawn(move || {
+                tested.apply(pg(PG), |tx| {
+                    tx.write(pg(PG), &name(pg(PG)), 0, [vec![2; BYTES]]);
+                });
+            })
+        };
+        match tested.read(pg(PG)) {
+            Some(1) => witness("old"),
+            Some(2) => witness("new"),
+            other => panic!("{other:?}"),
+        }
+        assert!(writer.join().is_ok());
+        match cleaner.join() {
+            Ok(Relocation::Moved) => witness("moved"),
+            Ok(Relocation::Dead) => witness("dead"),
+            Err(_) => panic!("the cleaner panicked"),
+        }
+        assert_eq!(tested.read(pg(PG)), Some(2));
+        tested.assert_recovers(&[pg(PG)]);
+    });
+}

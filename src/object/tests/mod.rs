@@ -32,7 +32,7 @@ fn name(collection: CollectionName) -> SharedArc<ObjectName> {
 }
 
 fn tested() -> Tested {
-    let tiny = tiny(12, 32, 0);
+    let tiny = tiny(12, 31, 0);
     let objects = Arc::new(Objects::new(tiny.geometry(), None));
     Tested { objects, tiny }
 }

@@ -3,6 +3,7 @@
 //! The fault model is [`esker::device::SimulatedDevice`]'s. `ESKER_SOAK=k` tries every
 //! point, k times as far; ordinary runs try some of them.
 
+mod cases;
 mod cuts;
 mod flips;
 pub mod history;
