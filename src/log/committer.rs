@@ -238,10 +238,11 @@ impl Log {
             }
             appender = self.appender.lock();
             if appender.rounds() == rounds {
-                // Nothing was written: who waits for a commit is not woken by `group_written`.
+                // Nothing was written.
                 appender.round_ends();
-                self.work.notify_all();
             }
+            // Whoever waits for a commit, whatever it wrote.
+            self.work.notify_all();
         }
     }
 }

@@ -5,7 +5,6 @@
 //! the shards go, so that the order of nodes is the order of replay.
 
 use std::collections::BTreeMap;
-use std::ops::Bound::{Excluded, Included};
 
 use crate::format::{
     COMMIT_STREAM, Kind, LengthCode, RecordFields, Seqno, content_hash, extent_key, extent_value,
@@ -21,7 +20,7 @@ use super::extents::{Extent, SECTOR_BYTES};
 use super::omap_changes::OmapChange;
 use super::pieces::{Piece, Source, cut};
 use super::plan::{Effect, Plan};
-use super::records::{Operation, omap_record_key, pack_key};
+use super::records::{OmapRecord, Operation, pack_key};
 use super::table::{LockedShards, Usage};
 use super::{BLOCK_BYTES, ObjectId, Objects, OmapLocation};
 
@@ -150,6 +149,8 @@ impl Objects {
             counts: Vec::with_capacity(plan.effects.len()),
         };
         let unit_bytes = log.geometry().unit_bytes;
+        // A record leaves the rest of a segment unused where it does not fit.
+        let part_bytes = (log.geometry().segment_bytes / 8) as usize;
         for effect in &plan.effects {
             let before = cursor.prepared.len();
             let mut operation = |id, operation: Operation<'_>| {
@@ -187,9 +188,23 @@ impl Objects {
                     }
                     let (mut set, mut removed) = (Vec::new(), Vec::new());
                     for (name, value) in changes {
-                        match value {
-                            Some(value) => pack_attribute(name, value, &mut set),
-                            None => pack_attribute(name, &[], &mut removed),
+                        let Some(value) = value else {
+                            pack_attribute(name, &[], &mut removed);
+                            continue;
+                        };
+                        let (first, rest) = value.split_at(value.len().min(OPERATION_BYTES));
+                        pack_attribute(name, first, &mut set);
+                        if !rest.is_empty() {
+                            // What one record has comes first.
+                            let packed = std::mem::take(&mut set);
+                            let first = Operation::SetAttributes { packed: &packed };
+                            operation(ids[*work], first)?;
+                        }
+                        for more in rest.chunks(OPERATION_BYTES) {
+                            let mut packed = Vec::new();
+                            pack_attribute(name, more, &mut packed);
+                            let more = Operation::ExtendAttribute { packed: &packed };
+                            operation(ids[*work], more)?;
                         }
                         if set.len() >= OPERATION_BYTES {
                             let packed = std::mem::take(&mut set);
@@ -208,7 +223,11 @@ impl Objects {
                 Effect::Omap { work, change } => match change {
                     OmapChange::Clear => operation(ids[*work], Operation::OmapClear)?,
                     OmapChange::Header(header) => {
-                        operation(ids[*work], Operation::OmapHeader { header })?;
+                        let (first, rest) = header.split_at(header.len().min(OPERATION_BYTES));
+                        operation(ids[*work], Operation::OmapHeader { header: first })?;
+                        for header in rest.chunks(OPERATION_BYTES) {
+                            operation(ids[*work], Operation::ExtendOmapHeader { header })?;
+                        }
                     }
                     OmapChange::RemoveRange(first, last) => {
                         if first < last {
@@ -231,8 +250,7 @@ impl Objects {
                     }
                     OmapChange::Set(entries) => {
                         for (key, value) in entries {
-                            let key = omap_record_key(ids[*work], key);
-                            cursor.push(Kind::OmapValue, key, (&**value).into(), unit_bytes)?;
+                            cursor.push_value(ids[*work], key, value, part_bytes, unit_bytes)?;
                         }
                     }
                 },
@@ -387,7 +405,7 @@ impl Objects {
                 Effect::Remove { .. } => {
                     let removed = change::remove(shard, id, self.unit, &mut dead);
                     if let Some(omap) = removed.and_then(|mut node| node.omap.take()) {
-                        self.bury(log, &planned.space, omap.keys);
+                        self.bury(log, &planned.space, *omap);
                     }
                 }
                 Effect::Write { .. } => {
@@ -426,9 +444,11 @@ impl Objects {
         };
         node.version = version;
         let usage = &planned.space.usage;
+        let mut gone_bytes = 0;
         let mut gone = |old: OmapLocation| {
             let bytes = log.record_bytes(old.length());
             log.record_died(old.address(), bytes);
+            gone_bytes += bytes;
             Usage::add(&usage.omap_bytes, -(bytes as i64));
         };
         match effect {
@@ -445,7 +465,7 @@ impl Objects {
             Effect::Omap { change, .. } => match change {
                 OmapChange::Clear => {
                     if let Some(omap) = node.omap.take() {
-                        self.bury(log, &planned.space, omap.keys);
+                        self.bury(log, &planned.space, *omap);
                     }
                 }
                 OmapChange::Header(header) => {
@@ -455,27 +475,36 @@ impl Objects {
                     change::omap_remove(node, keys.iter().map(|key| &**key), &mut gone);
                 }
                 OmapChange::RemoveRange(first, last) => {
+                    let mut removed_bytes = 0;
                     if let Some(omap) = &mut node.omap {
-                        let removed = omap.keys.remove_range(Included(first), Excluded(last));
+                        let mut removed = omap.remove_range(first, last);
+                        removed.visit_locations(&mut |location| {
+                            removed_bytes += log.record_bytes(location.length());
+                        });
+                        removed.record_bytes = removed_bytes;
+                        omap.record_bytes -= removed_bytes;
                         self.bury(log, &planned.space, removed);
                     }
                     change::trim_omap(node);
                 }
-                OmapChange::Set(entries) => {
+                OmapChange::Set(_) => {
                     let omap = change::omap_of(node);
-                    for ((key, _), (prepared, appended)) in
-                        entries.iter().zip(prepared.iter().zip(appended))
-                    {
+                    for (prepared, appended) in prepared.iter().zip(appended) {
+                        let Ok(record) = OmapRecord::decode(&prepared.key) else {
+                            unreachable!("it was just encoded")
+                        };
                         let location = OmapLocation::new(appended.address, prepared.length);
                         let bytes = log.record_bytes(prepared.length);
                         Usage::add(&usage.omap_bytes, bytes as i64);
-                        if let Some(old) = omap.keys.insert(key, location.bits()) {
-                            gone(OmapLocation::from_bits(old));
-                        }
+                        omap.record_bytes += bytes;
+                        omap.set(&record, location, &mut gone);
                     }
                 }
             },
             _ => {}
+        }
+        if let Some(omap) = &mut node.omap {
+            omap.record_bytes -= gone_bytes;
         }
     }
 
@@ -513,7 +542,7 @@ struct Footprint {
 impl Footprint {
     fn of(node: Option<&super::table::Node>) -> Self {
         node.map_or_else(Self::default, |node| Self {
-            stored_bytes: node.extents.stored_bytes() as i64,
+            stored_bytes: node.stored_bytes as i64,
             memory_bytes: node.memory_bytes() as i64,
         })
     }
@@ -582,6 +611,32 @@ impl<'p> Cursor<'p> {
         unit_bytes: u32,
     ) -> Result<()> {
         self.prepared.push(prepared(kind, key, value, unit_bytes)?);
+        Ok(())
+    }
+
+    /// Pushes an omap value, in parts if it is long.
+    fn push_value(
+        &mut self,
+        id: ObjectId,
+        key: &[u8],
+        value: &'p [u8],
+        part_bytes: usize,
+        unit_bytes: u32,
+    ) -> Result<()> {
+        if value.len() <= part_bytes {
+            let key = OmapRecord::whole(id, key).encode();
+            return self.push(Kind::OmapValue, key, value.into(), unit_bytes);
+        }
+        let parts = value.len().div_ceil(part_bytes) as u16;
+        for (part, bytes) in (0..).zip(value.chunks(part_bytes)) {
+            let record = OmapRecord {
+                id,
+                part,
+                parts,
+                key,
+            };
+            self.push(Kind::OmapValue, record.encode(), bytes.into(), unit_bytes)?;
+        }
         Ok(())
     }
 

@@ -90,12 +90,13 @@ impl Attributes {
 
     /// Sets (`Some`) and removes (`None`) attributes; of two changes of one name the later
     /// counts.
-    pub(crate) fn change<'a>(
-        &'a mut self,
-        changes: impl IntoIterator<Item = (&'a [u8], Option<&'a [u8]>)>,
+    pub(crate) fn change<'c>(
+        &mut self,
+        changes: impl IntoIterator<Item = (&'c [u8], Option<&'c [u8]>)>,
     ) {
         let mut all: std::collections::BTreeMap<&[u8], &[u8]> = self.iter().collect();
-        for (name, value) in changes {
+        let changes: Vec<_> = changes.into_iter().collect();
+        for (name, value) in &changes {
             match value {
                 Some(value) => all.insert(name, value),
                 None => all.remove(name),
@@ -110,6 +111,15 @@ impl Attributes {
             pack_attribute(name, value, &mut packed);
         }
         self.0 = (!packed.is_empty()).then(|| packed.into_boxed_slice());
+    }
+
+    /// Appends to the values of packed attributes.
+    pub(crate) fn extend(&mut self, packed: &[u8]) {
+        for (name, more) in Packed::new(packed) {
+            let mut value = self.get(name).unwrap_or_default().to_vec();
+            value.extend_from_slice(more);
+            self.change([(name, Some(value.as_slice()))]);
+        }
     }
 
     /// Bytes of DRAM outside of the struct.

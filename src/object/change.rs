@@ -4,7 +4,8 @@ use crate::format::Seqno;
 use crate::sync::SharedArc;
 
 use super::extents::{Dropped, Extent, References, Unit};
-use super::table::{Family, Node, Omap, Shard, Space};
+use super::omap::Omap;
+use super::table::{Family, Node, Shard, Space};
 use super::{ObjectId, OmapLocation};
 
 /// What hears of payload that nobody refers to any more.
@@ -55,6 +56,7 @@ pub(crate) fn clone(
     };
     let mut node = Box::new(Node::new(space, name, version));
     node.bytes = source.bytes;
+    node.stored_bytes = source.stored_bytes;
     node.attributes = source.attributes.clone();
     node.extents = source.extents.clone();
     node.hint = source.hint;
@@ -98,7 +100,11 @@ pub(crate) fn write(
 ) -> bool {
     with_references(shard, id, unit, |node, references| {
         node.version = version;
+        let window = (extent.first, extent.end());
+        let before = stored_in(node, window);
         node.extents.replace(extent, references, dead);
+        node.stored_bytes += extent.bytes();
+        node.stored_bytes -= before;
     })
     .is_some()
 }
@@ -113,9 +119,16 @@ pub(crate) fn unmap(
 ) -> bool {
     with_references(shard, id, unit, |node, references| {
         node.version = version;
+        node.stored_bytes -= stored_in(node, blocks);
         node.extents.unmap(blocks.0, blocks.1, references, dead);
     })
     .is_some()
+}
+
+/// Bytes stored of blocks from the first to before the second.
+fn stored_in(node: &Node, blocks: (u32, u64)) -> u64 {
+    let extents = node.extents.range(blocks.0, blocks.1);
+    extents.map(|extent| extent.bytes()).sum()
 }
 
 /// The omap of a node, made if there is none.
@@ -125,8 +138,7 @@ pub(crate) fn omap_of(node: &mut Node) -> &mut Omap {
 
 /// Drops an omap that says nothing.
 pub(crate) fn trim_omap(node: &mut Node) {
-    let is_nothing = |omap: &Box<Omap>| omap.keys.is_empty() && omap.header.is_none();
-    if node.omap.as_ref().is_some_and(is_nothing) {
+    if node.omap.as_ref().is_some_and(|omap| omap.is_nothing()) {
         node.omap = None;
     }
 }
@@ -139,9 +151,7 @@ pub(crate) fn omap_remove<'k>(
 ) {
     if let Some(omap) = &mut node.omap {
         for key in keys {
-            if let Some(old) = omap.keys.remove(key) {
-                gone(OmapLocation::from_bits(old));
-            }
+            omap.remove(key, gone);
         }
     }
     trim_omap(node);

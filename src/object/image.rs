@@ -10,7 +10,6 @@
 //! of its own.
 
 use std::collections::HashMap;
-use std::ops::Bound;
 
 use crate::format::bytes::{u16_at, u32_at, u64_at};
 use crate::format::{Invalid, Seqno};
@@ -21,7 +20,8 @@ use crate::{Error, Result};
 use super::attributes::Attributes;
 use super::extents::{LeafReader, LeafWriter, Unit};
 use super::replay::collection_name;
-use super::table::{Family, Node, Omap, PARTITIONS, SHARDS_A_PARTITION, Table};
+use super::omap::Omap;
+use super::table::{Family, Node, PARTITIONS, SHARDS_A_PARTITION, Table};
 use super::{ObjectId, Objects, OmapLocation, split_stored_name, stored_name};
 
 /// Partitions of the layer: those of the nodes, and one of the collections.
@@ -145,6 +145,15 @@ fn encode_family(family: &Family, into: &mut Vec<u8>) {
             leaves += 1;
         });
         into[count_at..count_at + 4].copy_from_slice(&leaves.to_le_bytes());
+        let all = omap.parts.iter().flat_map(|all| all.iter());
+        into.extend_from_slice(&(all.clone().count() as u32).to_le_bytes());
+        for (key, parts) in all {
+            push_bytes(key, into);
+            into.extend_from_slice(&(parts.len() as u32).to_le_bytes());
+            for location in parts {
+                into.extend_from_slice(&location.bits().to_le_bytes());
+            }
+        }
     }
 }
 
@@ -335,10 +344,20 @@ impl Objects {
                 let used = omap.keys.decode_leaf(reader.0)?;
                 reader.take(used)?;
             }
+            for _ in 0..reader.u32()? {
+                let key = reader.bytes()?;
+                let mut parts = Vec::new();
+                for _ in 0..reader.u32()? {
+                    parts.push(OmapLocation::from_bits(reader.u64()?));
+                }
+                if omap.keys.get(key).is_none() {
+                    return Err(Invalid::Field("part of an omap value"));
+                }
+                omap.parts.get_or_insert_default().insert(key.to_vec(), parts);
+            }
             let mut checked = Ok(());
-            omap.keys.visit((Bound::Unbounded, Bound::Unbounded), &mut |_, bits| {
-                checked = OmapLocation::from_bits(bits).checked_length().map(drop);
-                checked.is_ok()
+            omap.visit_locations(&mut |location| {
+                checked = checked.and(location.checked_length().map(drop));
             });
             checked?;
             node.omap = Some(Box::new(omap));

@@ -13,6 +13,7 @@ mod extents;
 mod image;
 pub(crate) mod listing;
 mod name;
+mod omap;
 mod omap_changes;
 mod omap_read;
 mod op;
@@ -43,14 +44,13 @@ pub(crate) use table::{Node, Space, Table};
 
 use crate::format::{Address, Geometry, LengthCode};
 use crate::log::Log;
-use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering, SharedArc};
+use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering};
 
 use extents::{BLOCK_BYTES, Unit};
 use image::Loading;
 use name::low_bits;
+use omap::Omap;
 use table::Usage;
-
-use crate::index::OrderedMap;
 
 /// Whose payload and omap values are whose: objects cloned from one another are the members
 /// of a family.
@@ -130,6 +130,13 @@ impl OmapLocation {
         Self(address.units() << LENGTH_BITS | u64::from(length.bits()))
     }
 
+    /// No place, for parts that are still to come.
+    pub(crate) const NONE: Self = Self(0);
+
+    pub(crate) fn is_some(self) -> bool {
+        self != Self::NONE
+    }
+
     pub(crate) fn from_bits(bits: u64) -> Self {
         Self(bits)
     }
@@ -194,7 +201,8 @@ pub(crate) struct Objects {
     other_image_bytes: AtomicU64,
     memory_limit: AtomicU64,
     /// Omaps that are gone and whose values are not yet counted as dead.
-    graves: Mutex<Vec<(SharedArc<Space>, OrderedMap)>>,
+    graves: Mutex<Vec<Omap>>,
+    buried_bytes: AtomicU64,
     loading: Loading,
 }
 
@@ -211,6 +219,7 @@ impl Objects {
             other_image_bytes: AtomicU64::new(0),
             memory_limit: AtomicU64::new(memory_limit.unwrap_or(u64::MAX)),
             graves: Mutex::new(Vec::new()),
+            buried_bytes: AtomicU64::new(0),
             loading: Loading::default(),
         }
     }
@@ -250,34 +259,35 @@ impl Objects {
         limit != u64::MAX && self.memory_bytes() >= limit
     }
 
-    /// Counts the values of an omap dead, now if they are few.
-    fn bury(&self, log: &Log, space: &SharedArc<Space>, keys: OrderedMap) {
-        if keys.len() >= BURIED_KEYS_MIN {
-            self.graves.lock().push((space.clone(), keys));
+    /// Counts the values of an omap dead, now if they are few: of a million it takes long
+    /// enough for the space thread to do it.
+    fn bury(&self, log: &Log, space: &Space, omap: Omap) {
+        Usage::add(&space.usage.omap_bytes, -(omap.record_bytes as i64));
+        if omap.keys.len() >= BURIED_KEYS_MIN {
+            self.buried_bytes.fetch_add(omap.record_bytes, Ordering::Relaxed);
+            self.graves.lock().push(omap);
         } else {
-            count_dead(log, space, &keys);
+            count_dead(log, &omap);
         }
     }
 
-    /// Counts what was buried; true if there was something.
-    pub(crate) fn dig(&self, log: &Log) -> bool {
+    /// Counts what was buried dead.
+    pub(crate) fn dig(&self, log: &Log) {
         let graves = std::mem::take(&mut *self.graves.lock());
-        for (space, keys) in &graves {
-            count_dead(log, space, keys);
+        for omap in &graves {
+            count_dead(log, omap);
+            self.buried_bytes.fetch_sub(omap.record_bytes, Ordering::Relaxed);
         }
-        !graves.is_empty()
+    }
+
+    /// Bytes that are dead and still counted as live.
+    pub(crate) fn buried_bytes(&self) -> u64 {
+        self.buried_bytes.load(Ordering::Relaxed)
     }
 }
 
-fn count_dead(log: &Log, space: &Space, keys: &OrderedMap) {
-    use std::ops::Bound::Unbounded;
-    let mut total = 0;
-    keys.visit((Unbounded, Unbounded), &mut |_, bits| {
-        let location = OmapLocation::from_bits(bits);
-        let bytes = log.record_bytes(location.length());
-        log.record_died(location.address(), bytes);
-        total += bytes as i64;
-        true
+fn count_dead(log: &Log, omap: &Omap) {
+    omap.visit_locations(&mut |location| {
+        log.record_died(location.address(), log.record_bytes(location.length()));
     });
-    Usage::add(&space.usage.omap_bytes, -total);
 }

@@ -7,11 +7,31 @@ use crate::format::{Invalid, Kind, parse_record};
 use crate::log::{Counters, Log, READ_RETRIES};
 use crate::{Error, Result};
 
-use super::records::split_omap_key;
+use super::omap::Omap;
+use super::records::OmapRecord;
 use super::{ObjectId, Objects, OmapLocation};
 
 /// An omap key and its value.
 pub(crate) type OmapEntry = (Vec<u8>, Vec<u8>);
+
+/// A key that was found, and where its value is.
+struct Found {
+    key: Vec<u8>,
+    first: OmapLocation,
+    /// Of a value in several records.
+    parts: Vec<OmapLocation>,
+}
+
+impl Found {
+    fn new(key: &[u8], omap: &Omap) -> Option<Self> {
+        let (first, parts) = omap.get(key)?;
+        Some(Self {
+            key: key.to_vec(),
+            first,
+            parts: parts.to_vec(),
+        })
+    }
+}
 
 /// Values that lie within so many bytes are read at once, if no gap is wider than the other.
 const SPAN_BYTES_MAX: u64 = 1 << 20;
@@ -47,7 +67,20 @@ impl Objects {
         {
             let shard = self.table.read(id.family);
             if let Some(omap) = shard.get(id).and_then(|node| node.omap.as_ref()) {
-                omap.keys.read_from(bound, max, &mut found);
+                let mut left = max;
+                let range = (bound, Bound::Unbounded);
+                omap.keys.visit(range, &mut |key, bits| {
+                    if left == 0 {
+                        return false;
+                    }
+                    left -= 1;
+                    found.push(Found {
+                        key: key.to_vec(),
+                        first: OmapLocation::from_bits(bits),
+                        parts: omap.parts_of(key).to_vec(),
+                    });
+                    true
+                });
             }
         }
         self.read_values(log, id, found)
@@ -64,7 +97,7 @@ impl Objects {
         {
             let shard = self.table.read(id.family);
             if let Some(omap) = shard.get(id).and_then(|node| node.omap.as_ref()) {
-                found.extend(keys.filter_map(|key| Some((key.to_vec(), omap.keys.get(key)?))));
+                found.extend(keys.filter_map(|key| Found::new(key, omap)));
             }
         }
         self.read_values(log, id, found)
@@ -76,10 +109,10 @@ impl Objects {
         &self,
         log: &Log,
         id: ObjectId,
-        found: Vec<(Vec<u8>, u64)>,
+        found: Vec<Found>,
     ) -> Result<Vec<OmapEntry>> {
         let mut order: Vec<usize> = (0..found.len()).collect();
-        order.sort_unstable_by_key(|at| found[*at].1);
+        order.sort_unstable_by_key(|at| found[*at].first.bits());
         let mut values: Vec<Option<Vec<u8>>> = vec![None; found.len()];
         let mut buffer = AlignedBuf::new();
         let mut at = 0;
@@ -90,20 +123,20 @@ impl Objects {
             self.read_run(log, id, members, &found, &mut values, &mut buffer)?;
         }
         let mut entries = Vec::with_capacity(found.len());
-        for ((key, bits), value) in found.into_iter().zip(values) {
+        for (found, value) in found.into_iter().zip(values) {
             let value = match value {
-                Some(value) => Some(value),
-                None => self.read_value(log, id, &key, bits, &mut buffer)?,
+                Some(value) if found.parts.is_empty() => Some(value),
+                _ => self.read_value(log, id, &found, &mut buffer)?,
             };
-            entries.extend(value.map(|value| (key, value)));
+            entries.extend(value.map(|value| (found.key, value)));
         }
         Ok(entries)
     }
 
     /// How many of the first values can be read at once.
-    fn run(&self, log: &Log, order: &[usize], found: &[(Vec<u8>, u64)]) -> usize {
+    fn run(&self, log: &Log, order: &[usize], found: &[Found]) -> usize {
         let place = |at: usize| {
-            let location = OmapLocation::from_bits(found[at].1);
+            let location = found[at].first;
             let start = log.geometry().device_offset(location.address());
             (start, start + log.record_bytes(location.length()))
         };
@@ -132,15 +165,15 @@ impl Objects {
         log: &Log,
         id: ObjectId,
         members: &[usize],
-        found: &[(Vec<u8>, u64)],
+        found: &[Found],
         values: &mut [Option<Vec<u8>>],
         buffer: &mut AlignedBuf,
     ) -> Result<()> {
         let (Some(first), Some(last)) = (members.first(), members.last()) else {
             return Ok(());
         };
-        let first = OmapLocation::from_bits(found[*first].1);
-        let last = OmapLocation::from_bits(found[*last].1);
+        let first = found[*first].first;
+        let last = found[*last].first;
         let Some((segment_id, segment, from)) = log.table().locate(first.address()) else {
             return Ok(());
         };
@@ -159,7 +192,7 @@ impl Objects {
         buffer.resize_for_overwrite((end.next_multiple_of(block) - start) as usize);
         log.read_device(geometry.segment_offset(segment_id) + start, buffer)?;
         for at in members {
-            let location = OmapLocation::from_bits(found[*at].1);
+            let location = found[*at].first;
             let Some((_, _, offset)) = log.table().locate(location.address()) else {
                 continue;
             };
@@ -167,7 +200,8 @@ impl Objects {
             let len = log.record_bytes(location.length()) as usize;
             let bytes = bytes.get(..len).unwrap_or_default();
             if let Ok(record) = parse_record(bytes, seed, offset, geometry.unit_bytes) {
-                values[*at] = value_of(&record, id, &found[*at].0).map(<[u8]>::to_vec);
+                let whole = OmapRecord::whole(id, &found[*at].key);
+                values[*at] = value_of(&record, &whole).map(<[u8]>::to_vec);
             }
         }
         Ok(())
@@ -178,70 +212,101 @@ impl Objects {
         &self,
         log: &Log,
         id: ObjectId,
-        key: &[u8],
-        bits: u64,
+        found: &Found,
         buffer: &mut AlignedBuf,
     ) -> Result<Option<Vec<u8>>> {
-        let mut bits = bits;
+        let mut first = found.first;
+        let mut parts = found.parts.clone();
         let mut attempt = 0;
         loop {
-            let location = OmapLocation::from_bits(bits);
-            let device_offset = log.geometry().device_offset(location.address());
-            let Some((segment_id, segment, offset)) = log.table().locate(location.address()) else {
-                return Err(Error::Corrupt {
-                    offset: device_offset,
-                    why: Invalid::Field("address"),
-                });
+            let count = parts.len() as u16 + 1;
+            let mut value = Vec::new();
+            let mut failed = None;
+            for (part, location) in (0..).zip(std::iter::once(&first).chain(&parts)) {
+                let record = OmapRecord {
+                    id,
+                    part,
+                    parts: count,
+                    key: &found.key,
+                };
+                if let Err(why) = self.read_part(log, &record, *location, buffer, &mut value)? {
+                    failed = Some((*location, why));
+                    break;
+                }
+            }
+            let Some((location, why)) = failed else {
+                return Ok(Some(value));
             };
-            let seed = segment.seed();
-            let len = log.record_bytes(location.length());
-            let geometry = log.geometry();
-            let mut start = offset;
-            let on_device = offset + len <= u64::from(segment.written());
-            buffer.resize_for_overwrite(len as usize);
-            if on_device || !log.appender().copy_pending(segment_id, offset as u32, buffer) {
-                let block = u64::from(geometry.block_bytes);
-                start = offset / block * block;
-                let end = (offset + len).next_multiple_of(block).min(geometry.segment_bytes);
-                buffer.resize_for_overwrite(end.saturating_sub(start) as usize);
-                log.read_device(geometry.segment_offset(segment_id) + start, buffer)?;
-            }
-            let bytes = buffer.get((offset - start) as usize..).unwrap_or_default();
-            let bytes = bytes.get(..len as usize).unwrap_or_default();
-            let parsed = parse_record(bytes, seed, offset, geometry.unit_bytes);
-            let value = parsed.as_ref().ok().and_then(|record| value_of(record, id, key));
-            if let Some(value) = value {
-                return Ok(Some(value.to_vec()));
-            }
             let now = {
                 let shard = self.table.read(id.family);
                 let omap = shard.get(id).and_then(|node| node.omap.as_ref());
-                omap.and_then(|omap| omap.keys.get(key))
+                omap.and_then(|omap| Found::new(&found.key, omap))
             };
-            match now {
-                None => return Ok(None),
-                Some(now) if now != bits || segment.seed() != seed => {
-                    bits = now;
-                    attempt = 0;
-                }
-                Some(_) if attempt < READ_RETRIES => {
-                    attempt += 1;
-                    Counters::add(&log.counters.read_retries, 1);
-                }
-                Some(_) => {
-                    Counters::add(&log.counters.read_errors, 1);
-                    return Err(Error::Corrupt {
-                        offset: device_offset,
-                        why: parsed.err().unwrap_or(Invalid::Field("omap key")),
-                    });
-                }
+            let Some(now) = now else {
+                return Ok(None);
+            };
+            if now.first != first || now.parts != parts {
+                (first, parts) = (now.first, now.parts);
+                attempt = 0;
+                continue;
             }
+            if attempt == READ_RETRIES {
+                Counters::add(&log.counters.read_errors, 1);
+                let offset = log.geometry().device_offset(location.address());
+                return Err(Error::Corrupt { offset, why });
+            }
+            attempt += 1;
+            Counters::add(&log.counters.read_retries, 1);
         }
+    }
+
+    /// Appends the value in one record to `value`; the inner error when it is not there.
+    fn read_part(
+        &self,
+        log: &Log,
+        expected: &OmapRecord<'_>,
+        location: OmapLocation,
+        buffer: &mut AlignedBuf,
+        value: &mut Vec<u8>,
+    ) -> Result<std::result::Result<(), Invalid>> {
+        let Some((segment_id, segment, offset)) = log.table().locate(location.address()) else {
+            return Ok(Err(Invalid::Field("address")));
+        };
+        let seed = segment.seed();
+        let len = log.record_bytes(location.length());
+        let geometry = log.geometry();
+        let mut start = offset;
+        let on_device = offset + len <= u64::from(segment.written());
+        buffer.resize_for_overwrite(len as usize);
+        if on_device || !log.appender().copy_pending(segment_id, offset as u32, buffer) {
+            let block = u64::from(geometry.block_bytes);
+            start = offset / block * block;
+            let end = (offset + len).next_multiple_of(block);
+            let end = end.min(geometry.segment_bytes);
+            buffer.resize_for_overwrite(end.saturating_sub(start) as usize);
+            log.read_device(geometry.segment_offset(segment_id) + start, buffer)?;
+        }
+        let bytes = buffer.get((offset - start) as usize..).unwrap_or_default();
+        let bytes = bytes.get(..len as usize).unwrap_or_default();
+        Ok(match parse_record(bytes, seed, offset, geometry.unit_bytes) {
+            Ok(record) => match value_of(&record, expected) {
+                Some(part) => {
+                    value.extend_from_slice(part);
+                    Ok(())
+                }
+                None => Err(Invalid::Field("omap key")),
+            },
+            Err(why) => Err(why),
+        })
     }
 }
 
-/// The value in a record, if it is that of this key.
-fn value_of<'r>(record: &crate::format::Record<'r>, id: ObjectId, key: &[u8]) -> Option<&'r [u8]> {
-    let is_it = record.kind == Kind::OmapValue && split_omap_key(record.key) == Ok((id, key));
+/// The value in a record, if it is the one expected.
+fn value_of<'r>(
+    record: &crate::format::Record<'r>,
+    expected: &OmapRecord<'_>,
+) -> Option<&'r [u8]> {
+    let is_it = record.kind == Kind::OmapValue
+        && OmapRecord::decode(record.key).as_ref() == Ok(expected);
     is_it.then_some(record.value)
 }

@@ -13,8 +13,11 @@ use super::ObjectId;
 
 /// Bytes of an operation's key.
 pub(crate) const OPERATION_KEY_BYTES: usize = 13;
-/// Bytes of the key of an omap value before the omap key.
-pub(crate) const OMAP_PREFIX_BYTES: usize = 12;
+/// Bytes of an omap record's key before its form.
+const OMAP_PREFIX_BYTES: usize = 12;
+/// Forms of omap records: the whole value, or a part of a large one.
+const WHOLE: u8 = 0;
+const PART: u8 = 1;
 
 /// What changed a node or a collection. Byte strings are borrowed from the record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,6 +37,8 @@ pub(crate) enum Operation<'a> {
     Unmap { first: u32, end: u64 },
     /// Packed attributes that are set.
     SetAttributes { packed: &'a [u8] },
+    /// A packed attribute of which this is more: the value is longer than one record has.
+    ExtendAttribute { packed: &'a [u8] },
     /// Packed names (values empty) of attributes that are gone.
     RemoveAttributes { packed: &'a [u8] },
     /// No attributes are left.
@@ -46,6 +51,8 @@ pub(crate) enum Operation<'a> {
     OmapClear,
     /// The omap header.
     OmapHeader { header: &'a [u8] },
+    /// More of the omap header.
+    ExtendOmapHeader { header: &'a [u8] },
     /// What the caller expects of the object: see `set_alloc_hint`.
     Hint { bits: u64 },
     /// A collection is there, with these bits.
@@ -70,6 +77,8 @@ const OMAP_HEADER: u8 = 13;
 const HINT: u8 = 14;
 const COLLECTION_SET: u8 = 15;
 const COLLECTION_REMOVE: u8 = 16;
+const EXTEND_ATTRIBUTE: u8 = 17;
+const EXTEND_OMAP_HEADER: u8 = 18;
 
 /// The id of collections' operations.
 const NO_OBJECT: ObjectId = ObjectId {
@@ -121,6 +130,14 @@ impl Operation<'_> {
             Self::SetAttributes { packed } => {
                 value.extend_from_slice(packed);
                 SET_ATTRIBUTES
+            }
+            Self::ExtendAttribute { packed } => {
+                value.extend_from_slice(packed);
+                EXTEND_ATTRIBUTE
+            }
+            Self::ExtendOmapHeader { header } => {
+                value.extend_from_slice(header);
+                EXTEND_OMAP_HEADER
             }
             Self::RemoveAttributes { packed } => {
                 value.extend_from_slice(packed);
@@ -200,6 +217,8 @@ pub(crate) fn decode_operation<'a>(
             end: u64_at(value, 4)?,
         },
         SET_ATTRIBUTES => Operation::SetAttributes { packed: value },
+        EXTEND_ATTRIBUTE => Operation::ExtendAttribute { packed: value },
+        EXTEND_OMAP_HEADER => Operation::ExtendOmapHeader { header: value },
         REMOVE_ATTRIBUTES => Operation::RemoveAttributes { packed: value },
         CLEAR_ATTRIBUTES => Operation::ClearAttributes,
         OMAP_REMOVE => Operation::OmapRemove { packed: value },
@@ -227,25 +246,76 @@ pub(crate) fn decode_operation<'a>(
     Ok((id, operation))
 }
 
-/// The key of an omap value's record.
-pub(crate) fn omap_record_key(id: ObjectId, omap_key: &[u8]) -> Vec<u8> {
-    let mut key = Vec::with_capacity(OMAP_PREFIX_BYTES + omap_key.len());
-    key.extend_from_slice(&id.family.to_le_bytes());
-    key.extend_from_slice(&id.member.to_le_bytes());
-    key.extend_from_slice(omap_key);
-    key
+/// What the key of an omap value's record says.
+///
+/// ```text
+/// 0   family u64, member u32
+/// 12  form u8: 0 the whole value, 1 a part of it
+/// 13  of a part: its number u16 from 0, number of parts u16
+///     omap key
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct OmapRecord<'a> {
+    pub(crate) id: ObjectId,
+    /// Which part of the value it has, of how many: 0 of 1 if it has all.
+    pub(crate) part: u16,
+    pub(crate) parts: u16,
+    pub(crate) key: &'a [u8],
 }
 
-/// Whose omap value a record is, and under which key.
-///
-/// # Errors
-/// A key too short.
-pub(crate) fn split_omap_key(key: &[u8]) -> Result<(ObjectId, &[u8]), Invalid> {
-    let id = ObjectId {
-        family: u64_at(key, 0)?,
-        member: u32_at(key, 8)?,
-    };
-    Ok((id, key.get(OMAP_PREFIX_BYTES..).ok_or(Invalid::Truncated)?))
+impl<'a> OmapRecord<'a> {
+    /// The record of a value that one record has all of.
+    pub(crate) fn whole(id: ObjectId, key: &'a [u8]) -> Self {
+        Self {
+            id,
+            part: 0,
+            parts: 1,
+            key,
+        }
+    }
+
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut key = Vec::with_capacity(OMAP_PREFIX_BYTES + 5 + self.key.len());
+        key.extend_from_slice(&self.id.family.to_le_bytes());
+        key.extend_from_slice(&self.id.member.to_le_bytes());
+        if self.parts == 1 {
+            key.push(WHOLE);
+        } else {
+            key.push(PART);
+            key.extend_from_slice(&self.part.to_le_bytes());
+            key.extend_from_slice(&self.parts.to_le_bytes());
+        }
+        key.extend_from_slice(self.key);
+        key
+    }
+
+    /// Reads the key of a record.
+    ///
+    /// # Errors
+    /// Bytes that are no such key.
+    pub(crate) fn decode(key: &'a [u8]) -> Result<Self, Invalid> {
+        let id = ObjectId {
+            family: u64_at(key, 0)?,
+            member: u32_at(key, 8)?,
+        };
+        let (part, parts, key_at) = match key.get(OMAP_PREFIX_BYTES) {
+            Some(&WHOLE) => (0, 1, OMAP_PREFIX_BYTES + 1),
+            Some(&PART) => {
+                let at = OMAP_PREFIX_BYTES + 1;
+                (u16_at(key, at)?, u16_at(key, at + 2)?, at + 4)
+            }
+            _ => return Err(Invalid::Field("form of an omap value")),
+        };
+        if part >= parts || (parts == 1) != (key_at == OMAP_PREFIX_BYTES + 1) {
+            return Err(Invalid::Field("part of an omap value"));
+        }
+        Ok(Self {
+            id,
+            part,
+            parts,
+            key: key.get(key_at..).ok_or(Invalid::Truncated)?,
+        })
+    }
 }
 
 /// Appends one packed key.
@@ -302,6 +372,8 @@ mod tests {
             Operation::OmapClear,
             Operation::OmapHeader { header: b"h" },
             Operation::Hint { bits: 5 },
+            Operation::ExtendAttribute { packed: b"r" },
+            Operation::ExtendOmapHeader { header: b"g" },
         ];
         for operation in all {
             let encoded = operation.encode(id);
@@ -322,5 +394,26 @@ mod tests {
             decode_operation(&encoded.key, &encoded.value),
             Ok((NO_OBJECT, set))
         );
+    }
+
+    #[test]
+    fn omap_keys_survive_encoding_and_cuts_do_not_panic() {
+        let id = ObjectId {
+            family: 7,
+            member: 1,
+        };
+        for (part, parts) in [(0, 1), (0, 2), (1, 2), (600, 1024)] {
+            let record = OmapRecord {
+                id,
+                part,
+                parts,
+                key: b"key",
+            };
+            let encoded = record.encode();
+            assert_eq!(OmapRecord::decode(&encoded), Ok(record));
+            for len in 0..encoded.len() {
+                let _ = OmapRecord::decode(&encoded[..len]);
+            }
+        }
     }
 }

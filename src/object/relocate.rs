@@ -10,7 +10,7 @@ use crate::format::{
 use crate::log::{self, Log, NewRecord, NoRoom, Position, Purpose, Relocation};
 
 use super::extents::{ExtentMap, Move, References, relocate};
-use super::records::split_omap_key;
+use super::records::OmapRecord;
 use super::table::{Family, Shard};
 use super::{BLOCK_BYTES, ObjectId, Objects, OmapLocation};
 
@@ -56,9 +56,10 @@ impl Objects {
         position: Position,
         victim_clock: u64,
     ) -> Result<Relocation, NoRoom> {
-        let Ok((id, key)) = split_omap_key(record.key) else {
+        let Ok(value) = OmapRecord::decode(record.key) else {
             return Ok(Relocation::Dead);
         };
+        let id = value.id;
         let old = OmapLocation::new(position.address, record.length);
         let mut shard = self.table.write(id.family);
         let Some((node, _)) = shard.get_mut(id) else {
@@ -67,7 +68,7 @@ impl Objects {
         let Some(omap) = &mut node.omap else {
             return Ok(Relocation::Dead);
         };
-        if omap.keys.get(key) != Some(old.bits()) {
+        if !omap.has(&value, old) {
             return Ok(Relocation::Dead);
         }
         let new = NewRecord {
@@ -86,7 +87,7 @@ impl Objects {
         };
         let appended = log.appender().append(&new)?;
         let location = OmapLocation::new(appended.address, record.length);
-        let updated = omap.keys.update(key, old.bits(), location.bits());
+        let updated = omap.redirect(&value, old, location);
         assert!(updated, "the shard is locked");
         node.version = appended.seqno;
         let bytes = log.record_bytes(record.length);

@@ -5,7 +5,6 @@
 //! of shared payload, live bytes, names and statistics are derived when all is replayed.
 
 use std::collections::BTreeMap;
-use std::ops::Bound::{Excluded, Included, Unbounded};
 
 use crate::format::{
     COMMIT_STREAM, ExtentRecord, Invalid, Kind, Record, Seqno,
@@ -17,7 +16,7 @@ use crate::{Error, Result};
 use super::attributes::{Attributes, Packed};
 use super::change;
 use super::extents::{Dropped, Extent, References};
-use super::records::{Operation, PackedKeys, decode_operation, split_omap_key};
+use super::records::{Operation, PackedKeys, OmapRecord, decode_operation};
 use super::table::{Family, Node, SHARDS, Shard, Space, Table, Usage};
 use super::{CollectionName, ObjectId, Objects, OmapLocation, split_stored_name, tail_sectors};
 
@@ -45,13 +44,13 @@ impl Objects {
                 }
             }
             Kind::OmapValue => {
-                let (id, key) = split_omap_key(record.key).map_err(corrupt)?;
-                self.table.saw_family(id.family);
-                if self.concerns(id.family, position.seqno, lane) {
+                let value = OmapRecord::decode(record.key).map_err(corrupt)?;
+                self.table.saw_family(value.id.family);
+                if self.concerns(value.id.family, position.seqno, lane) {
                     let location = OmapLocation::new(position.address, record.length);
-                    let mut shard = self.table.write(id.family);
-                    if let Some(node) = newer(&mut shard, id, position.seqno) {
-                        change::omap_of(node).keys.insert(key, location.bits());
+                    let mut shard = self.table.write(value.id.family);
+                    if let Some(node) = newer(&mut shard, value.id, position.seqno) {
+                        change::omap_of(node).set(&value, location, &mut |_| {});
                     }
                 }
             }
@@ -165,6 +164,13 @@ impl Objects {
                 let changes = Packed::new(packed).map(|(name, value)| (name, Some(value)));
                 node.attributes.change(changes);
             }
+            Operation::ExtendAttribute { packed } => node.attributes.extend(packed),
+            Operation::ExtendOmapHeader { header } => {
+                let omap = change::omap_of(node);
+                let mut whole = omap.header.take().unwrap_or_default().into_vec();
+                whole.extend_from_slice(header);
+                omap.header = Some(whole.into());
+            }
             Operation::RemoveAttributes { packed } => {
                 node.attributes.change(Packed::new(packed).map(|(name, _)| (name, None)));
             }
@@ -174,7 +180,7 @@ impl Objects {
             }
             Operation::OmapRemoveRange { first, last } => {
                 if let Some(omap) = &mut node.omap {
-                    omap.keys.remove_range(Included(first), Excluded(last));
+                    omap.remove_range(first, last);
                 }
                 change::trim_omap(node);
             }
@@ -258,7 +264,7 @@ impl Objects {
             return Err(outside("address of an extent"));
         }
         let mut is_first = true;
-        for (member, node) in found.members() {
+        for (member, node) in found.members_mut() {
             let id = ObjectId { family, member };
             let usage = &node.space.usage;
             if is_first {
@@ -271,23 +277,24 @@ impl Objects {
         Ok(())
     }
 
-    fn finish_node(&self, log: &Log, id: ObjectId, node: &Node) -> Result<()> {
-        let usage = &node.space.usage;
+    fn finish_node(&self, log: &Log, id: ObjectId, node: &mut Node) -> Result<()> {
+        let space = node.space.clone();
+        let usage = &space.usage;
         Usage::add(&usage.objects, 1);
-        Usage::add(&usage.stored_bytes, node.extents.stored_bytes() as i64);
+        node.stored_bytes = node.extents.stored_bytes();
+        Usage::add(&usage.stored_bytes, node.stored_bytes as i64);
         Usage::add(&usage.memory_bytes, node.memory_bytes() as i64);
         let mut is_outside = false;
-        if let Some(omap) = &node.omap {
+        if let Some(omap) = &mut node.omap {
             let mut total = 0;
-            omap.keys.visit((Unbounded, Unbounded), &mut |_, bits| {
-                let location = OmapLocation::from_bits(bits);
+            omap.visit_locations(&mut |location| {
                 is_outside |= log.table().locate(location.address()).is_none();
                 let bytes = log.record_bytes(location.length()) as i64;
                 log.table().add_live(location.address(), bytes);
                 total += bytes;
-                !is_outside
             });
             Usage::add(&usage.omap_bytes, total);
+            omap.record_bytes = total as u64;
         }
         let before = node.space.names.write().insert(node.name.clone(), id);
         if is_outside || before.is_some() {

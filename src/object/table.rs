@@ -8,12 +8,12 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 
 use crate::format::Seqno;
-use crate::index::OrderedMap;
 use crate::sync::{
     AtomicI64, AtomicU64, Ordering, RwLock, RwLockReadGuard, RwLockWriteGuard, SharedArc,
 };
 
 use super::attributes::Attributes;
+use super::omap::Omap;
 use super::extents::{ExtentMap, References, Unit};
 use super::{ObjectId, SpaceId};
 
@@ -22,19 +22,13 @@ pub(crate) const SHARDS: usize = 256;
 pub(crate) const PARTITIONS: u32 = 64;
 pub(crate) const SHARDS_A_PARTITION: usize = SHARDS / PARTITIONS as usize;
 
-/// The omap of a node.
-#[derive(Default)]
-pub(crate) struct Omap {
-    /// Where the value of each key is.
-    pub(crate) keys: OrderedMap,
-    pub(crate) header: Option<Box<[u8]>>,
-}
-
 /// One object.
 pub(crate) struct Node {
     /// Seqno of the last change, a relocation too.
     pub(crate) version: Seqno,
     pub(crate) bytes: u64,
+    /// Bytes stored of the blocks that are mapped.
+    pub(crate) stored_bytes: u64,
     pub(crate) space: SharedArc<Space>,
     /// The sort key.
     pub(crate) name: SharedArc<[u8]>,
@@ -50,6 +44,7 @@ impl Node {
         Self {
             version,
             bytes: 0,
+            stored_bytes: 0,
             space,
             name,
             attributes: Attributes::default(),
@@ -64,10 +59,7 @@ impl Node {
         // The node's own box, a slot in the shard's table at its load, an entry of the
         // space's map, the name with its counts.
         const FIXED: u64 = (size_of::<Node>() + 40 + 48 + 16) as u64;
-        let omap = self.omap.as_ref().map_or(0, |omap| {
-            let header = omap.header.as_ref().map_or(0, |header| header.len() as u64);
-            size_of::<Omap>() as u64 + omap.keys.memory_bytes() as u64 + header
-        });
+        let omap = self.omap.as_ref().map_or(0, |omap| omap.memory_bytes());
         FIXED
             + self.name.len() as u64
             + self.attributes.memory_bytes()
@@ -107,6 +99,16 @@ impl Family {
         };
         one.into_iter()
             .chain(many.into_iter().flatten().map(|(member, node)| (*member, &**node)))
+    }
+
+    pub(crate) fn members_mut(&mut self) -> impl Iterator<Item = (u32, &mut Node)> {
+        let (one, many) = match self {
+            Self::One(member, node) => (Some((*member, &mut **node)), None),
+            Self::Many(members) => (None, Some(members.nodes.iter_mut())),
+        };
+        let many = many.into_iter().flatten();
+        one.into_iter()
+            .chain(many.map(|(member, node)| (*member, &mut **node)))
     }
 
     /// A member to change, with the family's counts of shared payload.

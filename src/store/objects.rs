@@ -363,7 +363,7 @@ impl ObjectStore {
     pub fn stat(&self, collection: &Collection, object: &ObjectName) -> Result<ObjectStat> {
         self.with_node(collection, object, |_, node| ObjectStat {
             size: node.bytes,
-            stored_bytes: node.extents.stored_bytes(),
+            stored_bytes: node.stored_bytes,
             block_bytes: 4096,
         })
     }
@@ -582,22 +582,19 @@ impl ObjectStore {
         })
     }
 
-    /// An iterator over the entries of an omap, at the first.
+    /// An iterator over the entries of an omap; it is at none before it is told where to go.
     ///
     /// # Errors
     /// `NoEntry`.
     pub fn omap_iterator(&self, collection: &Collection, object: &ObjectName) -> Result<OmapIterator<'_>> {
         let id = self.with_node(collection, object, |id, _| id)?;
-        let mut iterator = OmapIterator {
+        Ok(OmapIterator {
             store: self,
             id,
             entries: VecDeque::new(),
-            is_fresh: false,
             at_once: PREFETCH_FIRST,
             status: Ok(()),
-        };
-        iterator.seek_to_first();
-        Ok(iterator)
+        })
     }
 
     // Space.
@@ -619,6 +616,7 @@ impl ObjectStore {
         let capacity = log.geometry().capacity;
         let total = capacity / 100 * OFFERED_PERCENT;
         let live = log.table().live_total();
+        let live = live.saturating_sub(self.objects().buried_bytes());
         let mut statfs = Statfs {
             total,
             available: total.saturating_sub(live),
@@ -658,7 +656,6 @@ pub struct OmapIterator<'a> {
     id: ObjectId,
     /// The present entry and those read ahead.
     entries: VecDeque<(Vec<u8>, Vec<u8>)>,
-    is_fresh: bool,
     at_once: usize,
     status: Result<()>,
 }
@@ -682,7 +679,6 @@ impl OmapIterator<'_> {
     fn seek(&mut self, bound: Bound<&[u8]>) {
         self.status = Ok(());
         self.at_once = PREFETCH_FIRST;
-        self.is_fresh = true;
         self.fill(bound);
     }
 
