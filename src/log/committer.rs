@@ -121,7 +121,8 @@ impl Log {
                 );
                 state.durable = written.last_seqno;
                 state.last_writers = written.writers;
-                self.recent_writers.store(written.writers, Ordering::Relaxed);
+                self.recent_writers
+                    .store(written.writers, Ordering::Relaxed);
                 state.flush_time = (state.flush_time * 7 + written.time) / 8;
             }
             Ok(None) => state.last_writers = 0,

@@ -78,7 +78,7 @@ fn collections_are_made_listed_and_removed() {
     );
     place.fail(1, &["collection", "rm", "s.esker", "9.0"]);
 
-    place.object("put", &["a", "s.esker"]);
+    place.object("put", &["a", "-"]);
     let error = place.fail(1, &["collection", "rm", "s.esker", "1.0"]);
     assert!(error.contains("--recursive"), "{error}");
     let said = place.text(&["collection", "rm", "s.esker", "1.0", "--recursive"]);
@@ -93,8 +93,9 @@ fn collections_are_made_listed_and_removed() {
 #[test]
 fn data_goes_in_and_comes_out() {
     let place = with_collection();
-    let bytes: Vec<u8> = (0..9_000_000_u32).map(|i| (i * i >> 7) as u8).collect();
+    let bytes: Vec<u8> = (0..9_000_000_u32).map(|i| (i.wrapping_mul(i) >> 7) as u8).collect();
     fs::write(place.path().join("file"), &bytes).unwrap();
+    fs::write(place.path().join("small"), "x").unwrap();
     place.object("put", &["big", "file"]);
     place.object("get", &["big", "copy"]);
     assert!(fs::read(place.path().join("copy")).unwrap() == bytes);
@@ -141,7 +142,7 @@ fn data_goes_in_and_comes_out() {
         &[&put[..4], &["last", "-", "--offset", "4294967280"]].concat(),
         b"x",
     );
-    let error = place.object_fails(1, "put", &["last", "s.esker", "--offset", "4G"]);
+    let error = place.object_fails(1, "put", &["last", "small", "--offset", "4G"]);
     assert!(error.contains("limit"), "{error}");
 }
 

@@ -32,9 +32,9 @@ no relative path inside DIR (absolute, with `..`, `.`, an empty component or a N
 are refused, named on standard error, counted, and the exit code is 1; so are keys that need a
 file where a directory must be. Existing files are overwritten.
 
-Objects: with --collection TO is an archive, which holds every object of the collection with its
-data, holes, attributes, omap header and omap. Each frame of it is checksummed; `esker import`
-takes it back. What clones share is in it for each.
+Objects: with --collection TO is an archive, which holds every object of the collection with
+its data, holes, attributes, omap header and omap. Each frame of it is checksummed; `esker
+import` takes it back. What clones share is in it for each.
 
 Examples:
   esker export my.esker elsewhere

@@ -24,10 +24,10 @@ A directory: each regular file becomes an entry: its key is the path below DIR, 
 contents, up to 64 MiB. Existing keys are overwritten. Symbolic links and special files are
 skipped and counted; names, times and permissions of directories are not kept.
 
-An archive of `esker export --collection`: its collections are made if they are not there, and its
-objects in them. An archive in a file is checked as a whole before anything is changed. One that
-comes from standard input is checked frame by frame: if it is damaged, what came before the damage
-is imported, and the command fails.
+An archive of `esker export --collection`: its collections are made if they are not there, and
+its objects in them. An archive in a file is checked as a whole before anything is changed. One
+that comes from standard input is checked frame by frame: if it is damaged, what came before the
+damage is imported, and the command fails.
 
 Examples:
   esker import my.esker photos

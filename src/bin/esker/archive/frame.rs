@@ -260,7 +260,7 @@ mod tests {
         assert_eq!(bytes[..16], *b"eskerarc\x01\0\0\0\0\0\0\0");
         assert_eq!(bytes[16..36], *b"\x01\0\0\0\x0c\0\0\0\0\0\0\x001.0_head");
         let checksum = u64::from_le_bytes(bytes[96..104].try_into().unwrap());
-        assert_eq!(checksum, 0, "{checksum:#x}");
+        assert_eq!(checksum, 0x0c1a_3cd4_1c34_abdd);
     }
 
     #[test]

@@ -104,6 +104,7 @@ fn write_object<W: Write>(
     }
     let mut gathered = Pairs::new(Kind::OmapEntries);
     let mut entries = store.omap_iterator(collection, object)?;
+    entries.seek_to_first();
     while entries.valid() {
         gathered.add(entries.key(), entries.value(), writer)?;
         entries.next();

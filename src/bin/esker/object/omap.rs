@@ -163,8 +163,9 @@ pub fn ls(arguments: &LsArguments) -> Outcome {
     let mut output = BufWriter::new(io::stdout().lock());
     let iterator = place.store.omap_iterator(&place.collection, &name);
     let mut iterator = iterator.map_err(|error| explain(&error))?;
-    if let Some(Key(from)) = &arguments.from {
-        iterator.lower_bound(from);
+    match &arguments.from {
+        Some(Key(from)) => iterator.lower_bound(from),
+        None => iterator.seek_to_first(),
     }
     let mut left = arguments.limit.unwrap_or(u64::MAX);
     while iterator.valid() && left > 0 {

@@ -1,0 +1,11 @@
+#!/usr/bin/env bash
+# Stops what a cluster step left and takes the mounts away; the cache stays.
+. "$(dirname "$0")/../lib.sh"
+
+for pid in "$SHARED"/run/*/*.mypid; do
+    [ -e "$pid" ] || continue
+    # Only a process that still is a daemon of ours.
+    ! tr '\0' ' ' < "/proc/$(cat "$pid")/cmdline" 2>/dev/null | grep -q "/esker/run/" || kill -9 "$(cat "$pid")"
+    rm -f "$pid"
+done
+leave

@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# A cluster of one OSD on Esker: tests/ceph/inside/smoke.sh says what it does.
+. "$(dirname "$0")/../lib.sh"
+
+enter_ready
+[ -e "$SHARED/plugin/libesker_hook.so" ] || die "no plugin: run '$HERE/run plugin' first"
+rm -rf "$SHARED/inside"
+cp -r "$HERE/inside" "$SHARED/inside"
+mkdir -p "$SHARED/run"
+kills=20 megabytes=256
+[ -z "${ESKER_QUICK:-}" ] || kills=3 megabytes=64
+inside /esker/inside/smoke.sh "${ESKER_TYPE:-esker}" "$kills" "$megabytes" ||
+    die "see $SHARED/run/smoke-${ESKER_TYPE:-esker}"
