@@ -93,7 +93,9 @@ fn collections_are_made_listed_and_removed() {
 #[test]
 fn data_goes_in_and_comes_out() {
     let place = with_collection();
-    let bytes: Vec<u8> = (0..9_000_000_u32).map(|i| (i.wrapping_mul(i) >> 7) as u8).collect();
+    let bytes: Vec<u8> = (0..9_000_000_u32)
+        .map(|i| (i.wrapping_mul(i) >> 7) as u8)
+        .collect();
     fs::write(place.path().join("file"), &bytes).unwrap();
     fs::write(place.path().join("small"), "x").unwrap();
     place.object("put", &["big", "file"]);

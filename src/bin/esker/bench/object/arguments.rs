@@ -18,6 +18,9 @@ const BLOCK_BYTES: u64 = 4096;
 /// The smallest store a benchmark makes, in bytes.
 const CAPACITY_MIN: u64 = 32 << 20;
 
+/// Fewer segments than this leave the cleaner little choice.
+const SEGMENTS_MIN: u64 = 128;
+
 /// What is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -163,7 +166,8 @@ pub struct RunArguments {
     #[arg(long, value_name = "B", value_parser = parse_size)]
     pub checkpoint_interval: Option<u64>,
 
-    /// Segment size in bytes, a power of two; the store chooses when not given.
+    /// Segment size in bytes, a power of two. When not given it is 4M if that makes 128
+    /// segments, as in the large stores that this stands for, else what the store chooses.
     #[arg(long, value_name = "B", value_parser = parse_size)]
     pub segment_bytes: Option<u64>,
 
@@ -208,6 +212,12 @@ impl RunArguments {
         if self.device == DeviceName::Null && self.workload == Workload::RbdRandread {
             return refuse("--device null has nothing to read; use --device memory");
         }
+        if self
+            .segment_bytes
+            .is_some_and(|bytes| !bytes.is_power_of_two())
+        {
+            return refuse("--segment-bytes must be a power of two, as in 4M");
+        }
         if ![512, 4096].contains(&self.block_bytes) {
             return refuse("--block-bytes must be 512 or 4096");
         }
@@ -223,6 +233,13 @@ impl RunArguments {
     /// Objects of the image, of this size.
     pub fn object_count(&self, object_bytes: u64) -> u64 {
         (self.capacity as f64 * self.utilization / object_bytes as f64) as u64
+    }
+
+    /// Segment size to ask for, if any. Stores of a gigabyte have segments so small by
+    /// themselves that an object does not fit in one, which no store of a disk's size has.
+    pub fn wanted_segment_bytes(&self) -> Option<u64> {
+        let is_enough = self.capacity / OBJECT_BYTES >= SEGMENTS_MIN;
+        self.segment_bytes.or(is_enough.then_some(OBJECT_BYTES))
     }
 
     /// Length of the measured part, if it is no number of operations.

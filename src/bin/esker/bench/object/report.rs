@@ -70,6 +70,8 @@ pub struct Report {
     pub image_bytes: u64,
     /// Capacity of the store.
     pub capacity_bytes: u64,
+    /// Segments of the store.
+    pub segment_bytes: u64,
     /// Logical blocks of the device.
     pub block_bytes: u32,
     /// The device.
@@ -109,9 +111,10 @@ impl Report {
     /// One line that says on what.
     pub fn details(&self) -> String {
         format!(
-            "{} of data in a store of {}, {}, blocks of {} B",
+            "{} of data in a store of {}, segments of {}, {}, blocks of {} B",
             format_size(self.image_bytes),
             format_size(self.capacity_bytes),
+            format_size(self.segment_bytes),
             self.device,
             self.block_bytes
         )

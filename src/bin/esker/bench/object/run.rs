@@ -45,8 +45,8 @@ impl Subject {
         if let Some(bytes) = arguments.checkpoint_interval {
             options = options.checkpoint_interval_bytes(bytes);
         }
-        if let Some(bytes) = arguments.segment_bytes {
-            options = options.segment_bytes(bytes);
+        if arguments.device != DeviceName::Null {
+            options.segment_bytes = arguments.wanted_segment_bytes();
         }
         let device = match (arguments.device, &path) {
             (DeviceName::File, Some(path)) => {
@@ -155,6 +155,7 @@ pub fn run(
         sizes,
         image_bytes,
         capacity_bytes: stats.capacity_bytes,
+        segment_bytes: stats.segment_bytes,
         block_bytes: stats.device.block_bytes,
         device: format!("{} by {}", stats.device.kind, stats.device.io),
         device_bytes_counted_by: subject.counter.describe(),
