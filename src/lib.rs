@@ -22,8 +22,8 @@ pub use error::{Error, Result};
 pub use kv::{Batch, Cursor, Scan, Value};
 pub use object::{CollectionName, ObjectName, Op, Page, Transaction};
 pub use store::{
-    Callback, ClassStats, Collection, Commit, Durability, Entries, Extent, ObjectStat, ObjectStore,
-    OmapIterator, Options, SegmentCounts, Statfs, Stats, Store, Written,
+    Callback, ClassStats, Collection, Commit, Durability, Entries, Extent, ObjectLayerStats,
+    ObjectStat, ObjectStore, OmapIterator, Options, SegmentCounts, Statfs, Stats, Store, Written,
 };
 
 /// The example of README.md, compiled and run with the documentation's tests.

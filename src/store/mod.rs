@@ -24,7 +24,7 @@ pub use objects::{
     Callback, Collection, Commit, Entries, Extent, ObjectStat, ObjectStore, OmapIterator, Statfs,
 };
 pub use options::{Durability, Options};
-pub use stats::{ClassStats, SegmentCounts, Stats, Written};
+pub use stats::{ClassStats, ObjectLayerStats, SegmentCounts, Stats, Written};
 
 /// Epochs with cuts beyond which an open writes fresh images before it serves.
 const CUTS_BEFORE_CHECKPOINT: usize = crate::format::CUTS_MAX / 2;

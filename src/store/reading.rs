@@ -1,9 +1,9 @@
 //! Taking a reading of a store's counters.
 
 use crate::log::State;
-use crate::sync::Ordering;
+use crate::sync::{AtomicI64, Ordering};
 
-use super::{ClassStats, SegmentCounts, Stats, Store, Written};
+use super::{ClassStats, ObjectLayerStats, SegmentCounts, Stats, Store, Written};
 
 impl Store {
     /// A reading of the counters. Costs a pass over the segment table.
@@ -84,6 +84,26 @@ impl Store {
             read_retries: read(&counters.read_retries),
             read_errors: read(&counters.read_errors),
             discarded_bytes: read(&counters.discarded_bytes),
+            objects: self.object_stats(),
         }
+    }
+
+    /// Takes time for the number of pools and collections only.
+    fn object_stats(&self) -> ObjectLayerStats {
+        let objects = &self.inner.owners.objects;
+        let mut stats = ObjectLayerStats {
+            collections: objects.registry.existing().len() as u64,
+            node_bytes: objects.memory_bytes(),
+            ..Default::default()
+        };
+        for space in objects.table.spaces() {
+            let read = |counter: &AtomicI64| counter.load(Ordering::Relaxed).max(0) as u64;
+            stats.objects += read(&space.usage.objects);
+            stats.allocated_bytes += read(&space.usage.allocated_bytes);
+            stats.stored_bytes += read(&space.usage.stored_bytes);
+            stats.omap_bytes += read(&space.usage.omap_bytes);
+        }
+        stats.node_bytes_per_object = stats.node_bytes as f64 / stats.objects.max(1) as f64;
+        stats
     }
 }

@@ -55,6 +55,28 @@ pub struct Stats {
     pub read_errors: u64,
     /// Bytes given back to the device.
     pub discarded_bytes: u64,
+    /// The object layer.
+    pub objects: ObjectLayerStats,
+}
+
+/// What the object layer holds and takes.
+#[derive(Debug, Clone, Default, Serialize)]
+#[non_exhaustive]
+pub struct ObjectLayerStats {
+    /// Collections.
+    pub collections: u64,
+    /// Objects in them.
+    pub objects: u64,
+    /// Payload on flash, shared payload once.
+    pub allocated_bytes: u64,
+    /// Data of objects, shared payload for each.
+    pub stored_bytes: u64,
+    /// Records of omap values on flash.
+    pub omap_bytes: u64,
+    /// Bytes of DRAM of the nodes: names, attributes, extents, omap keys.
+    pub node_bytes: u64,
+    /// `node_bytes / objects`.
+    pub node_bytes_per_object: f64,
 }
 
 /// Segments by state.

@@ -1,4 +1,5 @@
-//! `esker export`: entries become files of a directory, and never leave it.
+//! `esker export`: entries become files of a directory, and never leave it; collections of
+//! objects become an archive.
 //!
 //! Keys are anybody's bytes. One that is absolute, climbs with `..`, has an empty or `.`
 //! component or a NUL is refused and counted; and since components are opened one below the
@@ -6,47 +7,72 @@
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{self, BufWriter, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
+use esker::{CollectionName, ObjectStore};
 use rustix::fs::{Mode, OFlags, mkdirat, open, openat};
 use rustix::io::Errno;
 
+use crate::archive::{self, ExportError};
 use crate::escape::escape;
 use crate::failure::{Failure, Outcome};
+use crate::object::naming::parse_collection;
 use crate::opening::{StoreArgument, explain, open_read_only};
 use crate::output::print_line;
 use crate::progress::Progress;
 use crate::size::{format_count, format_size};
 
 const EXAMPLES: &str = "\
-Each entry becomes a file: its key is the path below DIR, its value the contents. Keys that are
+Keys and values: each entry becomes a file: its key is the path below DIR, its value the contents. Keys that are
 no relative path inside DIR (absolute, with `..`, `.`, an empty component or a NUL, or empty)
 are refused, named on standard error, counted, and the exit code is 1; so are keys that need a
 file where a directory must be. Existing files are overwritten.
 
-Examples:
-  esker export my.esker elsewhere";
+Objects: with --collection TO is an archive, which holds every object of the collection with
+its data, holes, attributes, omap header and omap. Each frame of it is checksummed; `esker
+import` takes it back. What clones share is in it for each.
 
-/// Writes every entry of a store to a file below a directory.
+Examples:
+  esker export my.esker elsewhere
+  esker export my.esker pool1.arc --collection 1.0
+  esker export my.esker - --all-collections | zstd > objects.arc.zst";
+
+/// Writes every entry of a store to a file below a directory, or collections to an archive.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
     #[command(flatten)]
     store: StoreArgument,
 
-    /// The directory; it is made when it does not exist.
-    #[arg(value_name = "DIR")]
-    directory: PathBuf,
+    /// The directory, which is made when it does not exist; the archive when collections are
+    /// exported, a file or `-` for standard output.
+    #[arg(value_name = "TO")]
+    to: PathBuf,
+
+    /// Exports the objects of this collection; may be given more than once.
+    #[arg(long, value_name = "COLLECTION", value_parser = parse_collection)]
+    collection: Vec<CollectionName>,
+
+    /// Exports the objects of all collections.
+    #[arg(long, conflicts_with = "collection")]
+    all_collections: bool,
+
+    /// Overwrites an archive that exists.
+    #[arg(long)]
+    force: bool,
 }
 
 /// Runs `esker export`.
 pub fn run(arguments: &Arguments) -> Outcome {
+    if arguments.all_collections || !arguments.collection.is_empty() {
+        return export_archive(arguments);
+    }
     let path = &arguments.store.path;
-    let directory = &arguments.directory;
+    let directory = &arguments.to;
     let store = open_read_only(path)?;
     fs::create_dir_all(directory).map_err(|error| Failure::io("make", directory, error))?;
     let root = open(
@@ -95,6 +121,66 @@ pub fn run(arguments: &Arguments) -> Outcome {
         )));
     }
     Ok(())
+}
+
+/// Writes collections to an archive.
+fn export_archive(arguments: &Arguments) -> Outcome {
+    let (path, to) = (&arguments.store.path, &arguments.to);
+    let is_stream = to == Path::new("-");
+    let store = ObjectStore::on(open_read_only(path)?);
+    let mut collections = arguments.collection.clone();
+    if arguments.all_collections {
+        collections = store.list_collections();
+    }
+    collections.sort_unstable();
+    collections.dedup();
+    if let Some(missing) = collections
+        .iter()
+        .find(|name| !store.collection_exists(name))
+    {
+        return Err(Failure::failed(format!(
+            "there is no collection {missing}; `esker collection ls` lists those there are"
+        )));
+    }
+    let mut bar = Progress::of_count("exporting objects", store.statfs().objects);
+    let mut output: Box<dyn Write> = if is_stream {
+        Box::new(BufWriter::new(io::stdout().lock()))
+    } else {
+        let mut options = File::options();
+        options.write(true).truncate(true);
+        if arguments.force {
+            options.create(true);
+        } else {
+            options.create_new(true);
+        }
+        let file = options.open(to).map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => Failure::failed(format!(
+                "{} exists; give another path, or --force to overwrite it",
+                to.display()
+            )),
+            _ => Failure::io("write", to, error),
+        })?;
+        Box::new(BufWriter::new(file))
+    };
+    let exported = archive::export(&store, &collections, &mut output, &mut |n| bar.add(n));
+    let (summary, _) = exported.map_err(|error| match error {
+        ExportError::Store(error) => explain(path, &error),
+        ExportError::Io(error) if is_stream => error.into(),
+        ExportError::Io(error) => Failure::io("write", to, error),
+    })?;
+    output
+        .flush()
+        .map_err(|error| Failure::io("write", to, error))?;
+    drop(output);
+    if !is_stream {
+        let synced = File::open(to).and_then(|file| file.sync_all());
+        synced.map_err(|error| Failure::io("sync", to, error))?;
+    }
+    bar.finish();
+    if is_stream {
+        return Ok(());
+    }
+    print_line(&format!("exported {}", summary.describe()))
 }
 
 /// Why an entry did not become a file.

@@ -1,13 +1,15 @@
-//! `esker import`: the files of a directory become entries.
+//! `esker import`: the files of a directory become entries, an archive becomes objects.
 
 use std::collections::VecDeque;
-use std::fs;
+use std::fs::{self, File};
+use std::io::{self, BufReader, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use esker::{Durability, Options};
+use esker::{Durability, ObjectStore, Options};
 
+use crate::archive::{self, Fault, ImportError};
 use crate::failure::{Failure, Outcome};
 use crate::opening::{StoreArgument, explain, open};
 use crate::output::print_line;
@@ -18,24 +20,36 @@ use crate::size::{format_count, format_size};
 const VALUE_BYTES_MAX: u64 = 64 << 20;
 
 const EXAMPLES: &str = "\
-Each regular file becomes an entry: its key is the path below DIR, byte for byte, its value the
+A directory: each regular file becomes an entry: its key is the path below DIR, byte for byte, its value the
 contents, up to 64 MiB. Existing keys are overwritten. Symbolic links and special files are
 skipped and counted; names, times and permissions of directories are not kept.
 
+An archive of `esker export --collection`: its collections are made if they are not there, and
+its objects in them. An archive in a file is checked as a whole before anything is changed. One
+that comes from standard input is checked frame by frame: if it is damaged, what came before the
+damage is imported, and the command fails.
+
 Examples:
   esker import my.esker photos
+  esker import my.esker pool1.arc
+  zstd -dc objects.arc.zst | esker import my.esker -
   esker export my.esker elsewhere && diff -r photos elsewhere";
 
-/// Stores the files of a directory, recursively, under their relative paths.
+/// Stores the files of a directory under their relative paths, or the objects of an archive.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
     #[command(flatten)]
     store: StoreArgument,
 
-    /// The directory.
-    #[arg(value_name = "DIR")]
-    directory: PathBuf,
+    /// The directory, or the archive: a file, or `-` for standard input.
+    #[arg(value_name = "FROM")]
+    from: PathBuf,
+
+    /// Replaces objects that have the names of the archive's; without it, collections that
+    /// have objects are refused.
+    #[arg(long)]
+    overwrite: bool,
 }
 
 /// What a walk found.
@@ -50,7 +64,10 @@ struct Found {
 
 /// Runs `esker import`.
 pub fn run(arguments: &Arguments) -> Outcome {
-    let directory = &arguments.directory;
+    let directory = &arguments.from;
+    if directory == Path::new("-") || directory.is_file() {
+        return import_archive(arguments);
+    }
     let found = walk(directory)?;
     let path = &arguments.store.path;
     // One flush at the end makes all of it durable, which is all an import promises.
@@ -91,6 +108,58 @@ pub fn run(arguments: &Arguments) -> Outcome {
         }
     }
     print_line(&summary)
+}
+
+/// Makes the objects of an archive.
+fn import_archive(arguments: &Arguments) -> Outcome {
+    let (path, from) = (&arguments.store.path, &arguments.from);
+    let is_stream = from == Path::new("-");
+    let name = if is_stream {
+        "stdin".into()
+    } else {
+        from.display().to_string()
+    };
+    let bad = |fault: Fault, effect: &str| match fault {
+        Fault::Bad(offset, why) => Failure::failed(format!(
+            "{name} cannot be imported: at byte {offset} {why}; {effect}"
+        )),
+        Fault::Io(error) => Failure::failed(format!("cannot read {name}: {error}; {effect}")),
+    };
+    let open_file = || File::open(from).map_err(|error| Failure::io("read", from, error));
+    let mut len = 0;
+    if !is_stream {
+        let file = open_file()?;
+        len = file.metadata().map_or(0, |of| of.len());
+        let mut bar = Progress::of_bytes("checking", len);
+        let checked = archive::verify(BufReader::new(file), &mut |done| bar.set(done, len));
+        checked.map_err(|fault| bad(fault, "nothing was changed"))?;
+        bar.finish();
+    }
+    let store = ObjectStore::on(open(path, &Options::default())?);
+    let mut bar = Progress::of_bytes("importing", len);
+    let input: Box<dyn Read> = if is_stream {
+        Box::new(io::stdin().lock())
+    } else {
+        Box::new(open_file()?)
+    };
+    let imported = archive::import(
+        &store,
+        BufReader::new(input),
+        arguments.overwrite,
+        &mut |done| bar.set(done, len.max(done)),
+    );
+    // What was queued is there whatever became of the rest.
+    let closed = store.close().map_err(|error| explain(path, &error));
+    bar.finish();
+    let summary = imported.map_err(|error| match error {
+        ImportError::Archive(fault) => bad(fault, "what came before it is imported"),
+        ImportError::Store(error) => explain(path, &error),
+        ImportError::Occupied(collection) => Failure::failed(format!(
+            "the collection {collection} has objects; remove it first, or add --overwrite"
+        )),
+    })?;
+    closed?;
+    print_line(&format!("imported {}", summary.describe()))
 }
 
 /// All files below `directory`, breadth first, in the order of their names.

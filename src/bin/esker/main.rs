@@ -3,8 +3,10 @@
 //! A command that fails prints one line on stderr saying what to do, and the exit code is 2
 //! for a wrong command line and 1 for everything else. Only what `lib.rs` exports is used.
 
+mod archive;
 mod bench;
 mod check;
+mod collection;
 mod compare;
 mod dump;
 mod escape;
@@ -15,6 +17,7 @@ mod import;
 mod info;
 mod ls;
 mod mkfs;
+mod object;
 mod opening;
 mod output;
 mod picture;
@@ -32,13 +35,16 @@ use clap::{Parser, Subcommand};
 use failure::{Failure, Outcome};
 
 const ABOUT: &str = "\
-Esker keeps keys and values in one file or block device, written as a log that is tuned for
-flash: what is written once stays where it was written until its segment is cleaned.
+Esker keeps keys and values, and Ceph's objects, in one file or block device, written as a log
+that is tuned for flash: what is written once stays where it was written until its segment is
+cleaned.
 
 First steps:
   esker mkfs my.esker --capacity 1G
   esker put my.esker greeting hello
   esker get my.esker greeting
+  esker collection create my.esker 1.0
+  esker object put my.esker 1.0 cat cat.jpg
   esker bench                         one minute: speed, latency, write amplification
 
 Sizes take the suffixes K, M, G, T (1024-based; KiB and so on are the same) or KB, MB, GB, TB
@@ -61,11 +67,15 @@ enum Command {
     Get(get::Arguments),
     Rm(rm::Arguments),
     Ls(ls::Arguments),
+    Collection(collection::Arguments),
+    Object(object::Arguments),
     Import(import::Arguments),
     Export(export::Arguments),
     Check(check::Arguments),
     Dump(dump::Arguments),
     Bench(bench::Arguments),
+    #[command(hide = true)]
+    BenchObject(bench::object::Arguments),
     Compare(compare::Arguments),
     #[cfg(feature = "compare")]
     #[command(hide = true)]
@@ -81,11 +91,14 @@ fn run(command: Command) -> Outcome {
         Command::Get(arguments) => get::run(&arguments),
         Command::Rm(arguments) => rm::run(&arguments),
         Command::Ls(arguments) => ls::run(&arguments),
+        Command::Collection(arguments) => collection::run(&arguments),
+        Command::Object(arguments) => object::run(&arguments),
         Command::Import(arguments) => import::run(&arguments),
         Command::Export(arguments) => export::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
         Command::Dump(arguments) => dump::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
+        Command::BenchObject(arguments) => bench::object::run(&arguments),
         Command::Compare(arguments) => compare::run(&arguments),
         #[cfg(feature = "compare")]
         Command::CompareChild(arguments) => compare::child::run(&arguments),
@@ -111,14 +124,10 @@ fn report_usage(error: &clap::Error) -> ExitCode {
     let mut help = "esker --help".to_owned();
     for line in text.lines() {
         if let Some(usage) = line.strip_prefix("Usage: ") {
-            let command = usage
+            let commands = usage
                 .split_whitespace()
-                .nth(1)
-                .filter(|w| !w.starts_with(['[', '<']));
-            help = format!(
-                "esker {}",
-                command.map_or("--help".into(), |c| format!("{c} --help"))
-            );
+                .take_while(|word| !word.starts_with(['[', '<', '-']));
+            help = format!("{} --help", commands.collect::<Vec<_>>().join(" "));
         } else if !line.starts_with("For more information") {
             words.extend(line.split_whitespace());
         }
@@ -130,7 +139,8 @@ fn report_usage(error: &clap::Error) -> ExitCode {
 }
 
 fn main() -> ExitCode {
-    let command_line = match CommandLine::try_parse() {
+    let arguments = bench::choose_layer(std::env::args_os().collect());
+    let command_line = match CommandLine::try_parse_from(arguments) {
         Ok(command_line) => command_line,
         Err(error) => return report_usage(&error),
     };

@@ -1,4 +1,4 @@
-//! `esker stats`: space, segments, write amplification by cause, memory.
+//! `esker stats`: space, segments, objects, write amplification by cause, memory.
 
 use clap::Args;
 use esker::Stats;
@@ -16,7 +16,7 @@ Examples:
   esker stats my.esker
   esker stats my.esker --json | jq .utilization";
 
-/// Shows space, segments by state and class, bytes written by cause, and memory.
+/// Shows space, segments by state and class, objects, bytes written by cause, and memory.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
@@ -46,6 +46,7 @@ fn describe(stats: &Stats) -> String {
     let mut text = format!("store {}\n", stats.uuid);
     for (name, value) in space(stats)
         .into_iter()
+        .chain(objects(stats))
         .chain(writes(stats))
         .chain(reads(stats))
     {
@@ -111,6 +112,35 @@ fn space(stats: &Stats) -> Vec<Line> {
         lines.push(line(&format!("  class {}", class.class), value));
     }
     lines
+}
+
+/// The object layer, if there is anything of it.
+fn objects(stats: &Stats) -> Vec<Line> {
+    let objects = &stats.objects;
+    if objects.collections == 0 {
+        return Vec::new();
+    }
+    let counts = format!(
+        "{} in {} collections",
+        format_count(objects.objects),
+        format_count(objects.collections)
+    );
+    let data = format!(
+        "{} allocated for {} stored",
+        format_size(objects.allocated_bytes),
+        format_size(objects.stored_bytes)
+    );
+    let nodes = format!(
+        "{} of DRAM, {:.0} B per object",
+        format_size(objects.node_bytes),
+        objects.node_bytes_per_object
+    );
+    vec![
+        line("objects", counts),
+        line("  data", data),
+        line("  omap", format_size(objects.omap_bytes)),
+        line("  nodes", nodes),
+    ]
 }
 
 /// Bytes written by cause, cleaning, commits.

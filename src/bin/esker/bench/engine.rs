@@ -12,8 +12,17 @@ use super::arguments::{DurabilityName, RunArguments};
 use crate::failure::{Failure, Outcome};
 use crate::opening::explain;
 
-/// A store under test, used by many threads.
-pub trait Engine: Sync {
+/// A store whose counters are read while it runs.
+pub trait Observed: Sync {
+    /// What the engine says of itself now.
+    fn counters(&self) -> Counters;
+
+    /// Allocated bytes on the file system.
+    fn space_bytes(&self) -> u64;
+}
+
+/// A store of keys and values under test, used by many threads.
+pub trait Engine: Observed {
     /// Stores `value` under `key`.
     fn put(&self, key: &[u8], value: &[u8]) -> Result<(), String>;
 
@@ -22,12 +31,6 @@ pub trait Engine: Sync {
 
     /// Returns when all accepted writes are on flash and no debt is left to work off.
     fn settle(&self) -> Result<(), String>;
-
-    /// What the engine says of itself now.
-    fn counters(&self) -> Counters;
-
-    /// Allocated bytes on the file system.
-    fn space_bytes(&self) -> u64;
 }
 
 /// An engine's own counters; a rival leaves most at zero.
@@ -188,7 +191,9 @@ impl Engine for EskerEngine {
     fn settle(&self) -> Result<(), String> {
         self.store.sync().map_err(|error| error.to_string())
     }
+}
 
+impl Observed for EskerEngine {
     fn counters(&self) -> Counters {
         Counters::from(&self.store.stats())
     }

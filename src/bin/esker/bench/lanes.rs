@@ -58,7 +58,8 @@ pub struct Lane {
 }
 
 impl Lane {
-    fn new() -> Self {
+    /// A lane that has done nothing.
+    pub fn new() -> Self {
         Self {
             latencies: Mutex::new([new_histogram(), new_histogram()]),
             ops: AtomicU64::new(0),
@@ -66,7 +67,8 @@ impl Lane {
         }
     }
 
-    fn record(&self, put: bool, latency: Duration) {
+    /// Counts an operation, a put or not.
+    pub fn record(&self, put: bool, latency: Duration) {
         let mut latencies = self
             .latencies
             .lock()

@@ -1,19 +1,30 @@
 //! Counters outside the engine: device bytes, CPU, memory.
 
+use std::fmt;
 use std::fs;
 use std::path::PathBuf;
+use std::sync::Arc;
 
+use esker::device::SimulatedDevice;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::failure::{Failure, Outcome};
 
 /// Where device bytes are counted.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub enum DeviceCounter {
     /// `write_bytes` of /proc/self/io: what this process made the storage layer write.
     Process,
     /// A block device's `stat` file: what reached the device, from anybody.
     BlockDevice(PathBuf),
+    /// A simulated device's own counter.
+    Simulated(Arc<SimulatedDevice>),
+}
+
+impl fmt::Debug for DeviceCounter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.describe())
+    }
 }
 
 impl DeviceCounter {
@@ -27,6 +38,7 @@ impl DeviceCounter {
         let (path, parse): (_, fn(&str) -> Option<u64>) = match self {
             Self::Process => (PathBuf::from("/proc/self/io"), parse_process_io),
             Self::BlockDevice(path) => (path.clone(), parse_device_stat),
+            Self::Simulated(device) => return Ok(device.counters().write_bytes),
         };
         let text = fs::read_to_string(&path).map_err(|error| Failure::io("read", &path, error))?;
         parse(&text).ok_or_else(|| {
@@ -51,6 +63,7 @@ impl DeviceCounter {
         match self {
             Self::Process => "write_bytes of /proc/self/io".into(),
             Self::BlockDevice(path) => format!("sectors written of {}", path.display()),
+            Self::Simulated(_) => "bytes written to the simulated device".into(),
         }
     }
 }
@@ -79,7 +92,16 @@ fn parse_device_stat(text: &str) -> Option<u64> {
 
 /// CPU time of the whole process, user and system, all threads, in microseconds.
 pub fn cpu_us() -> f64 {
-    let time = clock_gettime(ClockId::ProcessCPUTime);
+    clock_us(ClockId::ProcessCPUTime)
+}
+
+/// CPU time of this thread, user and system, in microseconds.
+pub fn thread_cpu_us() -> f64 {
+    clock_us(ClockId::ThreadCPUTime)
+}
+
+fn clock_us(clock: ClockId) -> f64 {
+    let time = clock_gettime(clock);
     time.tv_sec as f64 * 1e6 + time.tv_nsec as f64 / 1e3
 }
 

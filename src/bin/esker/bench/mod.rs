@@ -6,18 +6,20 @@ pub mod engine;
 pub mod interrupt;
 mod lanes;
 pub mod measure;
+pub mod object;
 pub mod plot;
 pub mod report;
 pub mod run;
 mod series;
 mod workload;
 
+use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use crate::failure::{Failure, Outcome};
 use crate::mkfs::clear_device;
@@ -43,6 +45,8 @@ Examples:
   esker bench --workload mixed:0.5 --durability committed --threads 16 --rate 20000
       half gets, half durable puts, 20000 operations offered each second; latency counts from
       when each should have started
+  esker bench --layer object --sizes 4K..1M --depth 32 --plot sweep.svg
+      Ceph's objects: see `esker bench --layer object --help` for its own options
   esker bench --path /dev/loop0 --force --device-stat /sys/block/loop0/stat --json out.json
       on a block device, device bytes counted by the device itself";
 
@@ -53,6 +57,10 @@ Examples:
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
+    /// What is measured: keys and values, or Ceph's objects, whose options are others.
+    #[arg(long, value_enum, default_value = "kv")]
+    layer: Layer,
+
     /// Where to make the store: a file that does not exist, or a block device. It is kept
     /// afterwards. Without it, a temporary file in the working directory.
     #[arg(long, value_name = "PATH")]
@@ -74,8 +82,38 @@ pub struct Arguments {
     plot: Option<PathBuf>,
 }
 
+/// What is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Layer {
+    /// Keys and values.
+    Kv,
+    /// Ceph's objects: `esker bench --layer object --help`.
+    Object,
+}
+
+/// The layers take other options, so each is a command of its own: `bench --layer object` is
+/// the hidden `bench-object`.
+pub fn choose_layer(mut arguments: Vec<OsString>) -> Vec<OsString> {
+    if arguments.get(1).is_none_or(|command| command != "bench") {
+        return arguments;
+    }
+    let option = arguments.iter().position(|word| word == "--layer=object");
+    let words = arguments
+        .windows(2)
+        .position(|pair| pair[0] == "--layer" && pair[1] == "object");
+    let range = match (option, words) {
+        (Some(at), _) => at..at + 1,
+        (None, Some(at)) => at..at + 2,
+        (None, None) => return arguments,
+    };
+    arguments.drain(range);
+    arguments[1] = "bench-object".into();
+    arguments
+}
+
 /// Runs `esker bench`.
 pub fn run(arguments: &Arguments) -> Outcome {
+    debug_assert_eq!(arguments.layer, Layer::Kv, "the other was chosen before");
     let started = Instant::now();
     arguments.run.check()?;
     check_output(arguments.json.as_deref())?;
@@ -165,7 +203,7 @@ pub fn check_output(path: Option<&Path>) -> Outcome {
 }
 
 /// Makes way for the store, or refuses.
-fn prepare_path(path: &Path, force: bool) -> Outcome {
+pub fn prepare_path(path: &Path, force: bool) -> Outcome {
     let Ok(metadata) = fs::metadata(path) else {
         return Ok(());
     };

@@ -72,22 +72,33 @@ impl Curve {
 
 /// Draws the report's intervals to `path`.
 pub fn draw(path: &Path, report: &Report) -> Outcome {
-    draw_all(path, report).map_err(|error| Failure::io("draw", path, error))
+    let (heading, details) = title(report);
+    draw_over_time(path, heading, details, &report.intervals)
 }
 
-fn draw_all(path: &Path, report: &Report) -> Drawn {
+/// Draws intervals to `path`, under two lines that say of what.
+pub fn draw_over_time(
+    path: &Path,
+    heading: String,
+    details: String,
+    intervals: &[Interval],
+) -> Outcome {
+    draw_all(path, heading, details, intervals).map_err(|error| Failure::io("draw", path, error))
+}
+
+fn draw_all(path: &Path, heading: String, details: String, intervals: &[Interval]) -> Drawn {
     let height = TITLE_HEIGHT + PANEL_HEIGHTS.iter().sum::<u32>() + FOOT_HEIGHT;
     let root = SVGBackend::new(path, (WIDTH, height)).into_drawing_area();
     root.fill(&WHITE)?;
     let (title, mut rest) = root.split_vertically(TITLE_HEIGHT);
-    draw_title(&title, report)?;
+    draw_heading(&title, heading, details)?;
     let mut panels = Vec::new();
     for panel_height in PANEL_HEIGHTS {
         let (panel, below) = rest.split_vertically(panel_height);
         panels.push(panel);
         rest = below;
     }
-    let rows = Rows::of(report);
+    let rows = Rows::of(intervals);
     draw_speed(&panels, &rows)?;
     draw_writes(&panels, &rows)?;
     let axis = "seconds from the start of the measured part";
@@ -168,8 +179,8 @@ struct Rows<'a> {
 }
 
 impl<'a> Rows<'a> {
-    fn of(report: &'a Report) -> Self {
-        let mut rows: &[Interval] = &report.intervals;
+    fn of(intervals: &'a [Interval]) -> Self {
+        let mut rows = intervals;
         // The last interval may be a sliver whose rates say nothing.
         if let [.., before, last] = rows
             && last.end_s - before.end_s < 0.1
@@ -210,7 +221,7 @@ fn from_zero(mut points: Points) -> Points {
     points
 }
 
-fn draw_title(area: &Area<'_>, report: &Report) -> Drawn {
+fn title(report: &Report) -> (String, String) {
     let a = &report.arguments;
     let heading = format!(
         "{}: {}, {}, {}, {} threads",
@@ -233,7 +244,7 @@ fn draw_title(area: &Area<'_>, report: &Report) -> Drawn {
         report.latency_us.p99,
         amplification
     );
-    draw_heading(area, heading, details)
+    (heading, details)
 }
 
 /// The largest value of the curves, with head room; never nothing.

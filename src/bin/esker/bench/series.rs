@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
-use super::engine::{Counters, Engine};
+use super::engine::{Counters, Observed};
 use super::lanes::{Lane, Phase, new_histogram};
 use super::measure::DeviceCounter;
 use super::report::{Interval, Latency};
@@ -18,7 +18,7 @@ const INTERVALS_MAX: u32 = 2000;
 
 /// Collects intervals while a phase runs.
 pub struct Series<'a> {
-    engine: &'a dyn Engine,
+    engine: &'a dyn Observed,
     counter: &'a DeviceCounter,
     entry_bytes: u64,
     length: Duration,
@@ -42,7 +42,7 @@ struct Reading {
 impl<'a> Series<'a> {
     /// Begins a series now.
     pub fn new(
-        engine: &'a dyn Engine,
+        engine: &'a dyn Observed,
         counter: &'a DeviceCounter,
         entry_bytes: u64,
         phase: &Phase,

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use crate::bench::arguments::{DurabilityName, RunArguments};
-use crate::bench::engine::{Counters, Engine, allocated_bytes};
+use crate::bench::engine::{Counters, Engine, Observed, allocated_bytes};
 
 /// Declarations of `rocksdb/c.h`, version 7.8; they have not changed since 5.x.
 mod c {
@@ -404,7 +404,9 @@ impl Engine for RocksDb {
         }
         Err("compactions did not end within half an hour".into())
     }
+}
 
+impl Observed for RocksDb {
     fn counters(&self) -> Counters {
         Counters::default()
     }

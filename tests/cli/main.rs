@@ -3,6 +3,10 @@
 //! Each test has a directory of its own and starts the binary cargo built. Exit codes: 0
 //! done, 1 failed, 2 wrong command line; errors are one line on stderr.
 
+mod archive;
+mod object_bench;
+mod objects;
+
 use std::ffi::OsStr;
 use std::fs;
 use std::io::Write;
@@ -107,8 +111,21 @@ impl Place {
 fn help_teaches_every_command() {
     let place = Place::empty();
     let commands = [
-        "mkfs", "info", "stats", "put", "get", "rm", "ls", "import", "export", "check", "dump",
-        "bench", "compare",
+        "mkfs",
+        "info",
+        "stats",
+        "put",
+        "get",
+        "rm",
+        "ls",
+        "import",
+        "export",
+        "check",
+        "dump",
+        "bench",
+        "compare",
+        "collection",
+        "object",
     ];
     let overview = place.text(&["--help"]);
     for command in commands {
@@ -157,6 +174,11 @@ fn commands_without_a_store_say_what_to_do() {
         &["ls", "none"],
         &["import", "none", "."],
         &["export", "none", "out"],
+        &["collection", "create", "none", "1.0"],
+        &["collection", "ls", "none"],
+        &["object", "ls", "none", "1.0"],
+        &["object", "get", "none", "1.0", "o"],
+        &["export", "none", "out", "--collection", "1.0"],
     ] {
         assert!(
             place.fail(1, arguments).contains("esker mkfs"),
