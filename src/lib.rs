@@ -22,7 +22,7 @@ pub use error::{Error, Result};
 pub use kv::{Batch, Cursor, Scan, Value};
 pub use object::{CollectionName, ObjectName, Op, Page, Transaction};
 pub use store::{
-    Callback, ClassStats, Collection, Commit, Durability, Extent, ObjectStat, ObjectStore,
+    Callback, ClassStats, Collection, Commit, Durability, Entries, Extent, ObjectStat, ObjectStore,
     OmapIterator, Options, SegmentCounts, Statfs, Stats, Store, Written,
 };
 

@@ -19,7 +19,11 @@ fn objects_survive_reopen() {
     t.setattr(cid, &a, b"_".as_slice(), b"info".as_slice());
     t.clone_object(cid, &a, &b);
     t.write(cid, &a, 0, [vec![9u8; 4096]]);
-    t.omap_setkeys(cid, &a, [(b"k1".as_slice(), b"v1".as_slice()), (b"k2", b"v2")]);
+    t.omap_setkeys(
+        cid,
+        &a,
+        [(b"k1".as_slice(), b"v1".as_slice()), (b"k2", b"v2")],
+    );
     store.apply_transactions(&collection, &[t]).unwrap();
     let check = |store: &ObjectStore| {
         let collection = store.open_collection(&cid).unwrap();
@@ -43,5 +47,8 @@ fn objects_survive_reopen() {
     let store = ObjectStore::open_on(device.clone(), &options).unwrap();
     check(&store);
     let after = store.statfs();
-    assert_eq!((before.allocated, before.data_stored, before.omap_allocated), (after.allocated, after.data_stored, after.omap_allocated));
+    assert_eq!(
+        (before.allocated, before.data_stored, before.omap_allocated),
+        (after.allocated, after.data_stored, after.omap_allocated)
+    );
 }

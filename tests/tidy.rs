@@ -70,7 +70,8 @@ fn layers() -> BTreeMap<&'static str, &'static [&'static str]> {
         (
             "inspect",
             &[
-                "inspect", "store", "kv", "log", "device", "format", "error", "sync", "options",
+                "inspect", "store", "object", "kv", "log", "device", "format", "error", "sync",
+                "options",
             ],
         ),
     ])

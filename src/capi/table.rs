@@ -326,8 +326,11 @@ unsafe fn operation<'a>(row: &OpRow, names: &Names) -> Outcome<Op<'a>> {
 unsafe fn decode<'a>(table: &Table) -> Outcome<Transaction<'a>> {
     // SAFETY: the caller's promise, here and below.
     let cids = unsafe { array(table.cids, table.cid_count) }?;
+    // SAFETY: as the caller promises of the table.
     let oids: &[Oid] = unsafe { array(table.oids, table.oid_count) }?;
+    // SAFETY: as the caller promises of the table.
     let rows = unsafe { array(table.ops, table.op_count) }?;
+    // SAFETY: as the caller promises of the names in the table.
     let object = |oid: &Oid| unsafe { oid.name() }.map(SharedArc::new);
     let names = Names {
         collections: cids.iter().map(|cid| cid.name()).collect::<Outcome<_>>()?,

@@ -70,6 +70,7 @@ pub(super) unsafe fn array_mut<'a>(data: *mut u8, len: usize) -> Outcome<&'a mut
 pub(super) unsafe fn strings<'a>(data: *const Bytes, count: usize) -> Outcome<Vec<&'a [u8]>> {
     // SAFETY: the caller's promise, here and below.
     let all = unsafe { array(data, count) }?;
+    // SAFETY: as the caller promises of each.
     all.iter().map(|bytes| unsafe { bytes.get() }).collect()
 }
 

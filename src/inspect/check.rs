@@ -11,11 +11,14 @@ use crate::device::AlignedBuf;
 use crate::format::{Cut, Invalid, Kind, RootRef, SegmentHeader, SegmentId, Superblock};
 use crate::kv::{Belonging, KeyValue};
 use crate::log::{Found, Log, LogOptions, open_log};
+use crate::object::Objects;
+use crate::store::Owners;
 use crate::{Durability, Error, Result};
 
 use super::checkpoints::{self, has_segment};
 use super::ends::{Ends, Unsealed};
 use super::media::Media;
+use super::objects::ObjectCheck;
 use super::report::{CheckOptions, CheckReport, Progress, Severity, Structure};
 use super::walk::{Gap, Item, Life, Located, claimed};
 
@@ -47,18 +50,56 @@ pub(super) fn run(
         Err(other) => return Err(other),
     };
     report.opens = opened.is_some();
-    let cuts = match (&opened, &media.superblock) {
+    let opened = opened.as_ref().map(|(log, owners)| (log, owners));
+    walk_and_compare(media, opened, options.deep, report, progress)
+}
+
+/// Checks a store that is open: what it has in memory is taken instead of what an open makes
+/// of media. Nobody writes meanwhile.
+pub(super) fn run_open(
+    media: &Media,
+    log: &Log,
+    owners: &Owners<Objects>,
+    options: &CheckOptions,
+) -> Result<CheckReport> {
+    let mut report = CheckReport {
+        list_max: options.list_max,
+        segments: media.census(),
+        opens: true,
+        ..CheckReport::default()
+    };
+    check_superblocks(media, &mut report);
+    check_headers(media, &mut report);
+    checkpoints::check(media, roots_of(media.superblock.as_ref()), &mut report);
+    walk_and_compare(
+        media,
+        Some((log, owners)),
+        options.deep,
+        report,
+        &mut |_| {},
+    )
+}
+
+fn walk_and_compare(
+    media: &Media,
+    opened: Option<(&Log, &Owners<Objects>)>,
+    deep: bool,
+    report: CheckReport,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<CheckReport> {
+    let cuts = match (opened, &media.superblock) {
         (Some((log, _)), _) => log.cuts(),
         (None, Some(superblock)) => superblock.cuts.clone(),
         (None, None) => Vec::new(),
     };
-    let covered = media.newest_root(roots).map(|root| root.covered_by_older);
+    let root = media.newest_root(roots_of(media.superblock.as_ref()));
     let mut check = Check {
         media,
-        deep: options.deep,
+        deep,
         opened,
         cuts,
-        covered: covered.unwrap_or_default(),
+        objects: ObjectCheck::new(root.as_ref()),
+        covered: root.map(|root| root.covered_by_older).unwrap_or_default(),
         report,
         found_live: vec![0; media.headers.len()],
         pending: Vec::new(),
@@ -109,7 +150,7 @@ fn check_headers(media: &Media, report: &mut CheckReport) {
 }
 
 /// Opens the store read-only, as anybody would.
-pub(super) fn open(media: &Media) -> Result<(Log, KeyValue)> {
+pub(super) fn open(media: &Media) -> Result<(Log, Owners<Objects>)> {
     let Some(current) = media.superblock.clone() else {
         return Err(Error::Corrupt {
             offset: 0,
@@ -122,18 +163,24 @@ pub(super) fn open(media: &Media) -> Result<(Log, KeyValue)> {
             why: Invalid::Truncated,
         });
     }
-    let kv = new_index(media);
+    let owners = new_owners(media);
     let log = open_log(
         media.device.clone(),
         media.superblocks(current),
         log_options(true),
-        &kv,
+        &owners,
     )?;
-    Ok((log, kv))
+    Ok((log, owners))
 }
 
-pub(super) fn new_index(media: &Media) -> KeyValue {
-    KeyValue::new(&media.geometry, 0, None, Durability::Committed)
+/// Owners with nothing in them, of a store that may have objects.
+pub(super) fn new_owners(media: &Media) -> Owners<Objects> {
+    let owners = Owners {
+        kv: KeyValue::new(&media.geometry, 0, None, Durability::Committed),
+        objects: Objects::new(&media.geometry, None),
+    };
+    owners.objects.set_in_use(true);
+    owners
 }
 
 pub(super) fn log_options(read_only: bool) -> LogOptions {
@@ -160,29 +207,44 @@ pub(super) fn read_life<'a>(
 ) -> Life<'a> {
     for read in 1..=READS {
         media.read_segment(header.segment, buffer);
-        let life = Life {
-            bytes: buffer,
-            base: 0,
-            header,
-            last_group,
-        };
-        if read == READS || life.is_whole() {
+        if read == READS || life_of(header, last_group, buffer, true).is_whole() {
             break;
         }
     }
+    life_of(header, last_group, buffer, true)
+}
+
+/// As [`read_life`], without payload if all is whole without it.
+fn read_life_without_payload<'a>(
+    media: &Media,
+    header: SegmentHeader,
+    last_group: u64,
+    buffer: &'a mut AlignedBuf,
+) -> Life<'a> {
+    media.read_records(&header, buffer);
+    if life_of(header, last_group, buffer, false).is_whole() {
+        life_of(header, last_group, buffer, false)
+    } else {
+        read_life(media, header, last_group, buffer)
+    }
+}
+
+fn life_of(header: SegmentHeader, last_group: u64, bytes: &[u8], has_payload: bool) -> Life<'_> {
     Life {
-        bytes: buffer,
+        bytes,
         base: 0,
         header,
         last_group,
+        has_payload,
     }
 }
 
 pub(super) struct Check<'m> {
-    media: &'m Media,
-    deep: bool,
-    pub(super) opened: Option<(Log, KeyValue)>,
+    pub(super) media: &'m Media,
+    pub(super) deep: bool,
+    pub(super) opened: Option<(&'m Log, &'m Owners<Objects>)>,
     cuts: Vec<Cut>,
+    pub(super) objects: ObjectCheck,
     /// Segments whose damage no recovery can meet: both generations of images cover them.
     covered: Vec<u64>,
     pub(super) report: CheckReport,
@@ -192,7 +254,7 @@ pub(super) struct Check<'m> {
     pending: Vec<(SegmentId, Gap)>,
 }
 
-impl Check<'_> {
+impl<'m> Check<'m> {
     fn walk_all(&mut self, progress: &mut dyn FnMut(Progress)) -> Result<()> {
         let mut buffer = AlignedBuf::new();
         let superblock = self.media.superblock.as_ref();
@@ -203,12 +265,7 @@ impl Check<'_> {
         let total_bytes = self.media.data_segments().count() as u64 * segment_bytes;
         let mut done_bytes = 0;
         for header in self.media.data_segments() {
-            let life = read_life(
-                self.media,
-                header,
-                last_group(&self.cuts, header.epoch),
-                &mut buffer,
-            );
+            let life = self.life(header, &mut buffer);
             let end = life.walk(&mut |item| {
                 if let Item::Frame(frame) = &item {
                     ends.saw(header.epoch, frame.header.group, &frame.header.extents);
@@ -234,6 +291,16 @@ impl Check<'_> {
         Ok(())
     }
 
+    /// Reads what the check looks at of a segment.
+    pub(super) fn life<'a>(&self, header: SegmentHeader, buffer: &'a mut AlignedBuf) -> Life<'a> {
+        let last_group = last_group(&self.cuts, header.epoch);
+        if self.deep {
+            read_life(self.media, header, last_group, buffer)
+        } else {
+            read_life_without_payload(self.media, header, last_group, buffer)
+        }
+    }
+
     fn item(&mut self, header: &SegmentHeader, item: Item<'_>) -> Result<()> {
         match item {
             Item::Frame(_) => Ok(()),
@@ -251,10 +318,11 @@ impl Check<'_> {
             self.object_record(header, located);
             return Ok(());
         }
-        let Some((log, kv)) = &self.opened else {
+        let Some((log, owners)) = self.opened else {
             self.report.dead_records += 1;
             return Ok(());
         };
+        let kv = &owners.kv;
         let record = &located.record;
         let address = header.geometry.address(header.segment, located.offset);
         let entry = kv.entry_of(record).filter(|entry| entry.address == address);
@@ -306,7 +374,7 @@ impl Check<'_> {
     /// Compares the sums, and judges the damage met.
     fn compare(&mut self) -> Result<()> {
         let pending = std::mem::take(&mut self.pending);
-        let Some((log, kv)) = &self.opened else {
+        let Some((log, owners)) = self.opened else {
             for (segment, gap) in &pending {
                 let severity = if gap.certain {
                     Severity::Error
@@ -317,37 +385,37 @@ impl Check<'_> {
             }
             return Ok(());
         };
+        let kv = &owners.kv;
         self.report.entries = kv.entries();
-        let mut unequal = BTreeSet::new();
-        for ((segment, entry), found) in log.table().iter().zip(&self.found_live) {
-            if entry.live_bytes() != *found {
-                unequal.insert(segment);
-            }
-        }
         let geometry = &self.media.geometry;
-        let mut suspects = Vec::new();
-        let mut sums = vec![
-            0_i64;
-            if unequal.is_empty() {
-                0
-            } else {
-                self.found_live.len()
+        let mut sums = vec![0_i64; self.found_live.len()];
+        let mut add = |address, bytes: u64| {
+            let segment = geometry
+                .locate(address)
+                .map(|(segment, _)| segment as usize);
+            if let Some(sum) = segment.and_then(|segment| sums.get_mut(segment)) {
+                *sum += bytes as i64;
             }
-        ];
+        };
+        self.compare_nodes(&mut add);
+        kv.for_each_entry(&mut |entry| add(entry.address, log.record_bytes(entry.length)));
+        let unequal: BTreeSet<SegmentId> = (0..)
+            .zip(sums.iter().zip(&self.found_live))
+            .filter(|(_, (sum, found))| sum != found)
+            .map(|(segment, _)| segment)
+            .collect();
+        let mut suspects = Vec::new();
         if !unequal.is_empty() {
             kv.for_each_entry(&mut |entry| {
                 let Some((segment, _)) = geometry.locate(entry.address) else {
                     return suspects.push(entry);
                 };
-                if let Some(sum) = sums.get_mut(segment as usize) {
-                    *sum += log.record_bytes(entry.length) as i64;
-                }
                 if unequal.contains(&segment) && kv.verify_entry(log, entry).is_err() {
                     suspects.push(entry);
                 }
             });
         }
-        let mut hurt = BTreeSet::new();
+        let mut hurt = self.find_missing(&unequal)?;
         for entry in &suspects {
             let offset = geometry.device_offset(entry.address);
             if let Some((segment, in_segment)) = geometry.locate(entry.address) {
@@ -364,15 +432,15 @@ impl Check<'_> {
                 self.report.lose(key);
             }
         }
-        for segment in unequal {
-            let counted = log.table().segment(segment).live_bytes();
-            let sum = sums.get(segment as usize).copied().unwrap_or(0);
-            if counted != sum {
-                let detail = format!("{counted} live bytes are counted, entries have {sum}");
+        for ((segment, entry), sum) in log.table().iter().zip(&sums) {
+            let counted = entry.live_bytes();
+            if counted != *sum {
+                let detail = format!("{counted} live bytes are counted, {sum} are referred to");
                 let offset = geometry.segment_offset(segment);
                 self.report.error(Structure::LiveBytes, offset, detail);
             }
         }
+        self.compare_strays();
         for (segment, gap) in pending {
             let from = hurt.range((segment, gap.from)..(segment, gap.to)).next();
             let harmless = from.is_none() && has_segment(&self.covered, segment);

@@ -84,11 +84,19 @@ impl Doubt {
             Some(image) => (self.damage, image.left_out),
             None => (self.damage, self.left_out),
         };
-        let weak = self
-            .weak
-            .iter()
-            .any(|(first, last)| (*first..=*last).contains(&seqno));
-        !exact || weak || seqno < damage.max(left_out)
+        !exact || self.is_weak(seqno) || seqno < damage.max(left_out)
+    }
+
+    /// The horizon of the image that was used of a partition.
+    pub(super) fn horizon(&self, partition: u32) -> Option<Seqno> {
+        let image = self.loaded.get(partition as usize).copied().flatten();
+        image.map(|image| image.horizon)
+    }
+
+    /// Whether it is not known if the group of this seqno counts.
+    pub(super) fn is_weak(&self, seqno: Seqno) -> bool {
+        let mut weak = self.weak.iter();
+        weak.any(|(first, last)| (*first..=*last).contains(&seqno))
     }
 
     /// Whether a record with this seqno may have been lost to damage.

@@ -4,8 +4,9 @@ use std::io::Write;
 
 use crate::device::AlignedBuf;
 use crate::format::{Class, Kind, SegmentHeader, SegmentId, Seqno};
-use crate::kv::KeyValue;
 use crate::log::{Found, Log};
+use crate::object::Objects;
+use crate::store::Owners;
 use crate::{Error, Result};
 
 use super::check::{last_group, open, read_life};
@@ -75,7 +76,7 @@ pub(super) fn run(media: &Media, options: &DumpOptions, out: &mut dyn Write) -> 
 
 struct Dump<'a> {
     media: &'a Media,
-    opened: Option<(Log, KeyValue)>,
+    opened: Option<(Log, Owners<Objects>)>,
     out: &'a mut dyn Write,
 }
 
@@ -197,9 +198,21 @@ impl Dump<'_> {
         let address = header.geometry.address(header.segment, located.offset);
         let life = match &self.opened {
             None => "",
-            Some(_) if record.kind.is_of_objects() => "",
-            Some((_, kv)) if kv.entry_of(record).is_some_and(|e| e.address == address) => ", live",
-            Some(_) => ", dead",
+            Some((log, owners)) if record.kind.is_of_objects() => {
+                let payload = located
+                    .payload
+                    .map(|payload| header.geometry.address(header.segment, payload.offset));
+                let objects = &owners.objects;
+                match objects.standing(log, record, address, payload, 0) {
+                    Ok(standing) if standing.live_bytes > 0 => ", live",
+                    Ok(_) => ", dead",
+                    Err(_) => ", senseless",
+                }
+            }
+            Some((_, owners)) => match owners.kv.entry_of(record) {
+                Some(entry) if entry.address == address => ", live",
+                _ => ", dead",
+            },
         };
         let shown = record.key.get(..KEY_SHOWN);
         let (key, more) = match shown {

@@ -2,7 +2,8 @@
 
 use crate::device::{AlignedBuf, Device, ReadOp};
 use crate::format::{
-    Class, Geometry, Invalid, SUPERBLOCK_BYTES, SegmentHeader, SegmentId, Superblock, VERSION,
+    Class, FrameHeader, Geometry, Invalid, SUPERBLOCK_BYTES, SegmentHeader, SegmentId, Superblock,
+    VERSION,
 };
 use crate::log::{
     Found, READ_RETRIES, Superblocks, choose, parse_header, probe_geometry, read_retrying,
@@ -14,6 +15,8 @@ use super::report::SegmentCensus;
 
 /// Bytes read at once of a segment.
 const READ_BYTES: usize = 4 << 20;
+/// Bytes read at once where payload is left out.
+const WINDOW_BYTES: u64 = 32 << 10;
 
 /// A superblock slot.
 pub(super) struct Slot {
@@ -163,7 +166,11 @@ impl Media {
         if into.len() != bytes {
             into.resize(bytes);
         }
-        let start = self.geometry.segment_offset(segment);
+        self.read_range(self.geometry.segment_offset(segment), into);
+    }
+
+    /// Reads whole blocks; those that cannot be read are zeros.
+    fn read_range(&self, start: u64, into: &mut [u8]) {
         let block = (self.device.block_bytes().max(4096) as usize).min(READ_BYTES);
         for (offset, piece) in (start..)
             .step_by(READ_BYTES)
@@ -181,6 +188,39 @@ impl Media {
         }
     }
 
+    /// Reads the frames of a segment without their payload, which stays what it was in `into`;
+    /// where frames end or one does not verify, all of the rest.
+    pub(super) fn read_records(&self, header: &SegmentHeader, into: &mut AlignedBuf) {
+        let segment_bytes = self.geometry.segment_bytes;
+        if into.len() as u64 != segment_bytes {
+            into.resize(segment_bytes as usize);
+        }
+        let mut window = Window {
+            start: self.geometry.segment_offset(header.segment),
+            from: 0,
+            to: 0,
+        };
+        let block = self.geometry.header_bytes();
+        let mut at = block;
+        while at < segment_bytes {
+            window.ensure(self, at, at + block, into);
+            let bytes = into.get(at as usize..).unwrap_or_default();
+            let frame = FrameHeader::decode(bytes, header.seed(), at, segment_bytes);
+            let frame = frame.ok().filter(|frame| frame.frame_bytes > 0);
+            let Some(frame) = frame else {
+                return window.ensure(self, at, segment_bytes, into);
+            };
+            let end = self
+                .geometry
+                .round_to_block(at + u64::from(frame.data_bytes));
+            window.ensure(self, at, end.min(segment_bytes), into);
+            if frame.seals {
+                return;
+            }
+            at += u64::from(frame.frame_bytes);
+        }
+    }
+
     /// Reads whole blocks around a range; `None` when they cannot be read or leave the
     /// device.
     pub(super) fn read_around(&self, offset: u64, bytes: u64) -> Option<Vec<u8>> {
@@ -194,6 +234,37 @@ impl Media {
         read_retrying(&*self.device, start, &mut buffer).ok()?;
         let at = (offset - start) as usize;
         buffer.get(at..at + bytes as usize).map(<[u8]>::to_vec)
+    }
+}
+
+/// The part of a segment that was read last.
+struct Window {
+    /// Byte offset on the device of the segment.
+    start: u64,
+    from: u64,
+    to: u64,
+}
+
+impl Window {
+    /// Reads a range of the segment's bytes, and some of what follows.
+    fn ensure(&mut self, media: &Media, from: u64, to: u64, into: &mut AlignedBuf) {
+        if self.from <= from && to <= self.to {
+            return;
+        }
+        let begin = if (self.from..=self.to).contains(&from) {
+            self.to
+        } else {
+            self.from = from;
+            from
+        };
+        let block = u64::from(media.device.block_bytes().max(media.geometry.block_bytes));
+        let begin = begin - begin % block;
+        let end = to.max(begin + WINDOW_BYTES).next_multiple_of(block);
+        let end = end.min(media.geometry.segment_bytes);
+        if let Some(bytes) = into.get_mut(begin as usize..end as usize) {
+            media.read_range(self.start + begin, bytes);
+        }
+        self.to = end;
     }
 }
 

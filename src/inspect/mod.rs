@@ -7,10 +7,12 @@
 //!
 //! - `media.rs` reads superblocks and segment headers, also without any superblock.
 //! - `walk.rs` visits the records of one segment and goes on behind damage.
-//! - `check.rs` compares media with the index that an ordinary open makes of it.
+//! - `check.rs` compares media with the index that an ordinary open makes of it, `objects.rs`
+//!   with its objects; `online.rs` does so with what an open store has.
 //! - `repair.rs` chooses what to do; `rebuild.rs` makes the index anew from the log, with
 //!   `restore.rs` (segment headers), `order.rs` (which frames count, in which order),
-//!   `doubt.rs` (which keys cannot be proven) and `tidy.rs` (what is left incomplete).
+//!   `doubt.rs` (which keys cannot be proven), `tidy.rs` (what is left incomplete) and
+//!   `salvage.rs` (objects).
 
 #![deny(
     clippy::unwrap_used,
@@ -27,11 +29,20 @@ mod ends;
 mod info;
 mod media;
 mod objects;
+mod online;
 mod order;
 mod rebuild;
 mod repair;
 mod report;
 mod restore;
+mod salvage;
+#[cfg(all(test, not(loom)))]
+#[allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "tests fail by panics"
+)]
+mod tests;
 mod tidy;
 mod walk;
 
@@ -74,10 +85,11 @@ pub fn info_on(device: SharedArc<dyn Device>) -> Result<Info> {
     info::of(&media::Media::open(device)?)
 }
 
-/// Verifies every record on media against the index, the segment table against the
+/// Verifies every record on media against the index and the objects, the segment table against the
 /// records, and every copy of the checkpoint; repairs what it can if asked to.
 ///
-/// The default reads all data once and writes nothing. Memory: one segment, the index, and
+/// The default reads everything but the data of objects, which [`CheckOptions::deep`] reads
+/// too, and writes nothing. Memory: one segment, the index, and
 /// the lists of the report. The store must not be open elsewhere.
 ///
 /// # Errors

@@ -12,17 +12,19 @@ use crate::format::{
     Class, Piece, PieceHeader, PieceKind, Root, RootRef, SegmentHeader, SegmentId, Seqno,
     Superblock,
 };
-use crate::kv::KeyValue;
 use crate::log::{Lane, Log, Owner, Position, Rebuilt, log_to_rebuild};
+use crate::object::Objects;
+use crate::store::Owners;
 use crate::{Error, Result};
 
-use super::check::{log_options, new_index};
+use super::check::{log_options, new_owners};
 use super::doubt::{Doubt, Loaded};
 use super::media::Media;
 use super::order::{FrameRef, Loose, Order, Settled, survey};
 use super::repair::highest_sequence;
 use super::report::{CheckReport, Progress, Structure};
 use super::restore::{self, Restored};
+use super::salvage::Salvage;
 use super::walk::{Item, Life, PayloadAt};
 
 /// Epochs left out when the superblocks are lost: the last opens may have left traces that
@@ -79,14 +81,14 @@ pub(super) fn run(
     let clean_seqno = superblock.clean.map_or(1, |clean| clean.next_seqno);
     let clean_group = superblock.clean.map_or(1, |clean| clean.next_group);
     let cuts = superblock.cuts.clone();
-    let kv = new_index(&media);
+    let owners = new_owners(&media);
     let log = log_to_rebuild(
         media.device.clone(),
         media.superblocks(superblock),
         log_options(false),
         &media.headers,
     );
-    let images = load_images(&media, &log, &kv, root, newest.is_some(), &restored);
+    let images = load_images(&media, &log, &owners, root, newest.is_some(), &restored);
     let loaded = images.iter().flatten().count();
     let settled = Settled {
         cuts,
@@ -100,16 +102,18 @@ pub(super) fn run(
     let mut rebuild = Rebuild {
         media: &media,
         log: &log,
-        kv: &kv,
+        owners: &owners,
         doubt,
+        salvage: Salvage::default(),
         report,
     };
     rebuild.replay(&order)?;
+    rebuild.finish_objects(&restored.given_up)?;
     rebuild.tidy(&settled.cuts, &order, progress)?;
     let seqno = root.map_or(1, |root| root.next_seqno);
     let clock = root.map_or(0, |root| root.clock);
     log.finish_rebuild(
-        &kv,
+        &owners,
         &Rebuilt {
             next_seqno: (order.last_seqno + 1).max(seqno).max(clean_seqno),
             next_group: (order.last_group + 1).max(clean_group),
@@ -121,7 +125,7 @@ pub(super) fn run(
         },
         &media.headers,
     )?;
-    tell_repairs(report, &restored, lost_superblocks, loaded, kv.entries());
+    tell_repairs(report, &restored, lost_superblocks, loaded, &owners);
     Ok(())
 }
 
@@ -130,7 +134,7 @@ fn tell_repairs(
     restored: &Restored,
     lost_superblocks: bool,
     loaded: usize,
-    entries: u64,
+    owners: &Owners<Objects>,
 ) {
     let repairs = &mut report.repairs;
     if lost_superblocks {
@@ -147,9 +151,10 @@ fn tell_repairs(
             "segment {segment} holds nothing that verifies; it is free now"
         ));
     }
+    let (entries, objects) = (owners.kv.entries(), owners.objects.count());
     repairs.push(format!(
         "the index is made anew: {loaded} partitions from images, the rest from the log; \
-         {entries} entries"
+         {entries} entries, {objects} objects"
     ));
 }
 
@@ -246,35 +251,47 @@ fn newest_image(root: &Root) -> u64 {
 fn load_images(
     media: &Media,
     log: &Log,
-    kv: &KeyValue,
+    owners: &Owners<Objects>,
     root: Option<&Root>,
     is_newest: bool,
     restored: &Restored,
 ) -> Vec<Option<Loaded>> {
-    let count = kv.partition_count();
-    let mut loaded = vec![None; count as usize];
-    let Some(root) = root.filter(|root| root.partitions.len() >= count as usize) else {
+    let of_kv = owners.kv.partition_count();
+    let mut loaded = vec![None; owners.partition_count() as usize];
+    let Some(root) = root.filter(|root| root.partitions.len() >= of_kv as usize) else {
         return loaded;
     };
     // Under the root before, the newest images are at least the older ones of the newest
-    // root, by whose horizon the cleaner leaves out tombstones.
+    // root, by whose horizon the cleaner leaves out tombstones and operations.
     let left_out = if is_newest { 0 } else { root.newest_horizon };
     let given_up: HashSet<SegmentId> = restored.given_up.iter().copied().collect();
-    let images = root.partitions.iter().zip(&mut loaded);
-    for (partition, (images, used)) in (0..).zip(images) {
+    for (partition, used) in (0..).zip(&mut loaded) {
+        let Some(images) = root.partitions.get(partition as usize) else {
+            // There were no objects then.
+            *used = Some(Loaded {
+                horizon: root.newest_horizon,
+                left_out: 0,
+            });
+            continue;
+        };
         for image in [&images.newest, &images.older].into_iter().flatten() {
             let read = media.verify_image(partition, image, &mut |body| {
-                kv.load_image(log, partition, body)
+                owners.load_image(log, partition, body)
             });
             // An entry in a segment that is gone would have to be found in the log again.
+            let is_gone = |address| {
+                let segment = media.geometry.locate(address);
+                segment.is_none_or(|(segment, _)| {
+                    given_up.contains(&segment) || !is_data(media, segment)
+                })
+            };
+            let is_whole = image.pieces.is_empty() || owners.partition_is_whole(partition);
             let sound = read.is_ok()
-                && kv.partition_is_whole(partition)
-                && !kv.any_entry(partition, &mut |entry| {
-                    let segment = media.geometry.locate(entry.address);
-                    segment.is_none_or(|(segment, _)| {
-                        given_up.contains(&segment) || !is_data(media, segment)
-                    })
-                });
+                && is_whole
+                && (partition >= of_kv
+                    || !owners
+                        .kv
+                        .any_entry(partition, &mut |entry| is_gone(entry.address)));
             if sound {
                 let is_safe = image.horizon >= left_out;
                 *used = Some(Loaded {
@@ -283,13 +300,13 @@ fn load_images(
                 });
                 break;
             }
-            kv.clear_partition(log, partition);
+            owners.clear_partition(log, partition);
         }
     }
     loaded
 }
 
-fn is_data(media: &Media, segment: SegmentId) -> bool {
+pub(super) fn is_data(media: &Media, segment: SegmentId) -> bool {
     media
         .header(segment)
         .is_some_and(|header| matches!(header.class, Class::Data(_)))
@@ -299,8 +316,9 @@ fn is_data(media: &Media, segment: SegmentId) -> bool {
 pub(super) struct Rebuild<'a> {
     pub(super) media: &'a Media,
     pub(super) log: &'a Log,
-    pub(super) kv: &'a KeyValue,
+    pub(super) owners: &'a Owners<Objects>,
     pub(super) doubt: Doubt,
+    pub(super) salvage: Salvage,
     pub(super) report: &'a mut CheckReport,
 }
 
@@ -359,6 +377,7 @@ impl Rebuild<'_> {
             base,
             header: *header,
             last_group: u64::MAX,
+            has_payload: true,
         };
         for (header, offset, bytes) in &frames {
             life(header, *offset, bytes).visit_frame(*offset, &mut |item| {
@@ -367,7 +386,7 @@ impl Rebuild<'_> {
                         payload: payload_of(header, found.payload),
                         ..position(header, found.offset, found.seqno)
                     };
-                    records.push((position, found.record));
+                    records.push((position, found.record, found.exact));
                 }
                 Ok(())
             })?;
@@ -375,15 +394,23 @@ impl Rebuild<'_> {
         for (seqno, (header, offset, bytes)) in &loose {
             let to = offset + bytes.len() as u64;
             if let Ok(record) = life(header, *offset, bytes).record_at(*offset, to) {
-                records.push((position(header, *offset, *seqno), record));
+                records.push((position(header, *offset, *seqno), record, false));
             }
         }
-        records.sort_by_key(|(position, _)| position.seqno);
-        for (position, record) in &records {
+        records.sort_by_key(|(position, ..)| position.seqno);
+        for (position, record, exact) in &records {
             if let Some((_, segment, _)) = self.log.table().locate(position.address) {
                 segment.set_last_seqno(segment.last_seqno().max(position.seqno));
             }
-            match self.kv.replay(self.log, record, *position, Lane::ALL) {
+            if record.kind.is_of_objects() {
+                self.replay_object(record, *position, *exact)?;
+                continue;
+            }
+            match self
+                .owners
+                .kv
+                .replay(self.log, record, *position, Lane::ALL)
+            {
                 Err(Error::Corrupt { offset, why }) => {
                     let detail = format!("a record makes no sense: {why}");
                     self.report.error(Structure::Record, offset, detail);

@@ -68,6 +68,10 @@ pub(super) fn run(
         lost_count: report.lost_count,
         unconfirmed: report.unconfirmed,
         unconfirmed_count: report.unconfirmed_count,
+        lost_objects: report.lost_objects,
+        lost_objects_count: report.lost_objects_count,
+        unconfirmed_objects: report.unconfirmed_objects,
+        unconfirmed_objects_count: report.unconfirmed_objects_count,
         ..after
     })
 }

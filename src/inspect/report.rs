@@ -8,7 +8,8 @@ use serde::Serialize;
 pub struct CheckOptions {
     /// Repairs what can be repaired.
     pub repair: bool,
-    /// Reads large values a second time, as a caller would get them.
+    /// Reads and verifies the data of objects too, and large values a second time, as a caller
+    /// would get them.
     pub deep: bool,
     /// Most findings, lost keys and unconfirmed keys that are listed, each; the counts are
     /// of all.
@@ -33,7 +34,7 @@ impl CheckOptions {
         self
     }
 
-    /// Assembles large values, or does not.
+    /// Verifies all data, or records alone.
     #[must_use]
     pub fn deep(mut self, deep: bool) -> Self {
         self.deep = deep;
@@ -83,6 +84,20 @@ pub enum Structure {
     Chunk,
     /// Payload of an extent record.
     Payload,
+    /// Blocks of an object that no record bears out, or bears out otherwise.
+    Extent,
+    /// The value of an omap key: the record is missing or is of another key.
+    OmapValue,
+    /// The name of an object leads elsewhere, or one leads nowhere.
+    Name,
+    /// References to payload that clones share.
+    References,
+    /// A counter of a pool.
+    Statistics,
+    /// A record that the object it is of should know of and does not.
+    Stray,
+    /// An object: a place that is outside the store, or data behind its end.
+    Object,
     /// A segment's count of live bytes.
     LiveBytes,
     /// The whole: an ordinary open refuses the store.
@@ -171,6 +186,8 @@ pub struct CheckReport {
     pub live_bytes: u64,
     /// Large values found whole.
     pub large_values: u64,
+    /// Objects.
+    pub objects: u64,
     /// Places in segments where records do not verify.
     pub damaged_places: u64,
     /// What is wrong, in the order found; of the state before the repair if there was one.
@@ -187,6 +204,16 @@ pub struct CheckReport {
     pub unconfirmed: Vec<Key>,
     /// How many there are.
     pub unconfirmed_count: u64,
+    /// Objects that the repair could not bring back whole, or at all, and what of them is
+    /// lost.
+    pub lost_objects: Vec<String>,
+    /// How many lines there are.
+    pub lost_objects_count: u64,
+    /// Objects that the repair made anew and that may have been removed or changed since:
+    /// what would prove that they were not is lost.
+    pub unconfirmed_objects: Vec<String>,
+    /// How many there are.
+    pub unconfirmed_objects_count: u64,
     #[serde(skip)]
     pub(super) list_max: usize,
     /// Structures with an error or a warning.
@@ -199,6 +226,32 @@ impl CheckReport {
     #[must_use]
     pub fn is_clean(&self) -> bool {
         self.errors == 0
+    }
+
+    /// What was found and done, a line each, for people.
+    #[must_use]
+    pub fn lines(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        for finding in &self.findings {
+            let severity = match finding.severity {
+                Severity::Error => "error",
+                Severity::Warning => "warning",
+            };
+            let (offset, detail) = (finding.offset, &finding.detail);
+            lines.push(format!("{severity} at byte {offset}: {detail}"));
+        }
+        let mut add = |what: &str, all: &mut dyn Iterator<Item = String>| {
+            lines.extend(all.map(|one| format!("{what}: {one}")));
+        };
+        add("repaired", &mut self.repairs.iter().cloned());
+        add("lost", &mut self.lost.iter().map(Key::to_string));
+        add("lost", &mut self.lost_objects.iter().cloned());
+        add(
+            "unconfirmed",
+            &mut self.unconfirmed.iter().map(Key::to_string),
+        );
+        add("unconfirmed", &mut self.unconfirmed_objects.iter().cloned());
+        lines
     }
 
     pub(super) fn find(
@@ -231,6 +284,20 @@ impl CheckReport {
         self.unconfirmed_count += 1;
         if self.unconfirmed.len() < self.list_max {
             self.unconfirmed.push(Key(key.to_vec()));
+        }
+    }
+
+    pub(super) fn doubt_object(&mut self, object: String) {
+        self.unconfirmed_objects_count += 1;
+        if self.unconfirmed_objects.len() < self.list_max {
+            self.unconfirmed_objects.push(object);
+        }
+    }
+
+    pub(super) fn lose_object(&mut self, line: String) {
+        self.lost_objects_count += 1;
+        if self.lost_objects.len() < self.list_max {
+            self.lost_objects.push(line);
         }
     }
 

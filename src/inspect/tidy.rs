@@ -81,18 +81,18 @@ impl Rebuild<'_> {
         let Item::Record(found) = item else { return };
         let record = &found.record;
         let address = header.geometry.address(header.segment, found.offset);
-        let entry = self.kv.entry_of(record);
+        let entry = self.owners.kv.entry_of(record);
         let is_live = entry.is_some_and(|entry| entry.address == address);
         if !is_live || record.kind.is_tombstone() {
             return;
         }
         match record.kind {
             Kind::Chunk => {
-                if self.kv.belonging(self.log, record) == Belonging::Orphan {
-                    self.kv.drop_entry(self.log, record, address);
+                if self.owners.kv.belonging(self.log, record) == Belonging::Orphan {
+                    self.owners.kv.drop_entry(self.log, record, address);
                 }
             }
-            Kind::Head => match self.kv.large_value(record) {
+            Kind::Head => match self.owners.kv.large_value(record) {
                 Some(value) => heads.push(Head {
                     value,
                     segment: header.segment,
@@ -102,13 +102,13 @@ impl Rebuild<'_> {
                     exact: found.exact,
                 }),
                 None => {
-                    self.kv.drop_entry(self.log, record, address);
+                    self.owners.kv.drop_entry(self.log, record, address);
                     self.report.lose(record.key);
                 }
             },
             Kind::Extent | Kind::Object | Kind::OmapValue => {}
             Kind::Put | Kind::Delete | Kind::TrimChunks => {
-                let partition = self.kv.partition_of(record).unwrap_or(0);
+                let partition = self.owners.kv.partition_of(record).unwrap_or(0);
                 if self.doubt.doubts(partition, found.seqno, found.exact) {
                     self.report.doubt(record.key);
                 }
@@ -124,7 +124,7 @@ impl Rebuild<'_> {
             return;
         };
         if let Some((Kind::Put | Kind::Head, key)) = claimed(&bytes)
-            && self.kv.entry_of_key(key).is_none()
+            && self.owners.kv.entry_of_key(key).is_none()
         {
             self.report.lose(key);
         }
@@ -144,13 +144,14 @@ impl Rebuild<'_> {
             base: head.offset,
             header,
             last_group: u64::MAX,
+            has_payload: true,
         };
         let Ok(record) = life.record_at(head.offset, head.offset + head.bytes) else {
             return;
         };
-        let partition = self.kv.partition_of(&record).unwrap_or(0);
+        let partition = self.owners.kv.partition_of(&record).unwrap_or(0);
         let doubts = self.doubt.doubts(partition, head.seqno, head.exact);
-        if self.kv.missing_chunk(&head.value).is_none() {
+        if self.owners.kv.missing_chunk(&head.value).is_none() {
             if doubts {
                 self.report.doubt(record.key);
             }
@@ -158,8 +159,8 @@ impl Rebuild<'_> {
         }
         // Of a deleted value, chunks have been cleaned away; else one is damaged.
         let address = geometry.address(head.segment, head.offset);
-        self.kv.drop_chunks(self.log, &head.value);
-        self.kv.drop_entry(self.log, &record, address);
+        self.owners.kv.drop_chunks(self.log, &head.value);
+        self.owners.kv.drop_entry(self.log, &record, address);
         if !doubts || self.doubt.may_be_damaged(head.seqno) {
             self.report.lose(record.key);
         }

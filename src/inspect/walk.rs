@@ -36,7 +36,7 @@ pub(super) struct PayloadAt {
     /// Byte offset in the segment.
     pub(super) offset: u64,
     pub(super) bytes: u32,
-    /// Whether the bytes there are what the record says.
+    /// Whether the bytes there are what the record says, as far as they were read.
     pub(super) is_sound: bool,
 }
 
@@ -91,6 +91,8 @@ pub(super) struct Life<'a> {
     pub(super) header: SegmentHeader,
     /// Frames of later groups do not exist.
     pub(super) last_group: u64,
+    /// Whether `bytes` has payload too.
+    pub(super) has_payload: bool,
 }
 
 /// A visitor of items.
@@ -261,7 +263,8 @@ impl<'a> Life<'a> {
             PayloadAt {
                 offset,
                 bytes: extent.payload_bytes,
-                is_sound: bytes.is_some_and(|bytes| extent.verify_payload(bytes).is_ok()),
+                is_sound: !self.has_payload
+                    || bytes.is_some_and(|bytes| extent.verify_payload(bytes).is_ok()),
             }
         };
         let mut payloads = Vec::new();

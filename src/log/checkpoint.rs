@@ -205,8 +205,15 @@ impl Log {
         state.fresh.clear();
         for _ in 0..count {
             let partition = state.next_partition;
-            let image = self.write_image(&mut state, owner, partition)?;
-            state.fresh.push((partition, image));
+            match self.write_image(&mut state, owner, partition) {
+                Ok(image) => state.fresh.push((partition, image)),
+                // What there was room for counts: older images go when it is published.
+                Err(Error::NoSpace { .. }) if !state.fresh.is_empty() => break,
+                Err(error) => {
+                    self.free_unreferenced(&state);
+                    return Err(error);
+                }
+            }
             state.next_partition = (partition + 1) % owner.partition_count();
         }
         self.publish(state, owner.partition_count())
@@ -356,6 +363,7 @@ impl Log {
         self.settle()?;
         let mut root = state.root.clone();
         root.sequence += 1;
+        let first = state.fresh.first().map(|(partition, _)| *partition);
         root.partitions
             .resize(partition_count as usize, PartitionImages::default());
         for (partition, image) in std::mem::take(&mut state.fresh) {
@@ -380,7 +388,15 @@ impl Log {
         }
         root.covered_by_newest = self.covered(root.newest_horizon);
         root.covered_by_older = self.covered(root.older_horizon);
-        let root_ref = self.write_root(&mut state, &root)?;
+        let root_ref = match self.write_root(&mut state, &root) {
+            Ok(root_ref) => root_ref,
+            Err(error) => {
+                // The images are lost, and what they took is not.
+                state.next_partition = first.unwrap_or(0);
+                self.free_unreferenced(&state);
+                return Err(error);
+            }
+        };
         let mut superblocks = self.superblocks.lock();
         let written = superblocks.update(&*self.device, |next| {
             next.roots.insert(0, root_ref);

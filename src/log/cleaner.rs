@@ -153,8 +153,12 @@ impl Log {
         let mut last_tick = Instant::now();
         let mut last_appended = 0;
         while !self.is_stopping() {
-            owner.tidy(self);
-            match self.make_space(owner, &mut effort) {
+            let made = {
+                let _upkeep = self.upkeep.lock();
+                owner.tidy(self);
+                self.make_space(owner, &mut effort)
+            };
+            match made {
                 Ok(true) => continue,
                 Ok(false) => {}
                 Err(error) => {
@@ -176,6 +180,7 @@ impl Log {
             let idle_for = last_tick.elapsed();
             if idle_for >= TICK && appended == last_appended {
                 drop(appender);
+                let _upkeep = self.upkeep.lock();
                 let _ = self.discard_surplus(idle_for);
                 last_tick = Instant::now();
             } else {

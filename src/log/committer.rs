@@ -121,7 +121,8 @@ impl Log {
                 );
                 state.durable = written.last_seqno;
                 state.last_writers = written.writers;
-                self.recent_writers.store(written.writers, Ordering::Relaxed);
+                self.recent_writers
+                    .store(written.writers, Ordering::Relaxed);
                 state.flush_time = (state.flush_time * 7 + written.time) / 8;
             }
             Ok(None) => state.last_writers = 0,
@@ -238,10 +239,11 @@ impl Log {
             }
             appender = self.appender.lock();
             if appender.rounds() == rounds {
-                // Nothing was written: who waits for a commit is not woken by `group_written`.
+                // Nothing was written.
                 appender.round_ends();
-                self.work.notify_all();
             }
+            // Whoever waits for a commit, whatever it wrote.
+            self.work.notify_all();
         }
     }
 }

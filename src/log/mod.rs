@@ -203,6 +203,8 @@ pub(crate) struct Log {
     /// Writers waiting for room now.
     starving: AtomicU64,
     checkpoint: Mutex<CheckpointState>,
+    /// Held by the space thread while it does something; after `checkpoint`.
+    upkeep: Mutex<()>,
     superblocks: Mutex<Superblocks>,
     /// Tombstones older than this are not needed for replay.
     older_horizon: AtomicU64,
@@ -220,6 +222,12 @@ pub(crate) struct Log {
     /// Bytes of callers' records in a commit, smoothed.
     commit_bytes: AtomicU64,
     pub(crate) counters: Counters,
+}
+
+/// See [`Log::quiet`].
+pub(crate) struct Quiet<'a> {
+    _checkpoint: MutexGuard<'a, CheckpointState>,
+    _upkeep: MutexGuard<'a, ()>,
 }
 
 impl Log {
@@ -253,6 +261,7 @@ impl Log {
             stuck: AtomicU64::new(0),
             starving: AtomicU64::new(0),
             checkpoint: Mutex::new(CheckpointState::default()),
+            upkeep: Mutex::new(()),
             superblocks: Mutex::new(superblocks),
             older_horizon: AtomicU64::new(0),
             checkpoint_due: AtomicU64::new(u64::MAX),
@@ -314,6 +323,16 @@ impl Log {
 
     pub(crate) fn options(&self) -> &LogOptions {
         &self.options
+    }
+
+    /// Holds up cleaning and checkpoints for as long as what it returns lives.
+    pub(crate) fn quiet(&self) -> Quiet<'_> {
+        let _checkpoint = self.checkpoint.lock();
+        let _upkeep = self.upkeep.lock();
+        Quiet {
+            _checkpoint,
+            _upkeep,
+        }
     }
 
     /// Publishes the appender's clock for those who do not hold its lock.

@@ -19,8 +19,8 @@ use std::collections::{BTreeMap, BinaryHeap};
 
 use crate::device::{AlignedBuf, Device, ReadOp};
 use crate::format::{
-    Class, Cut, Extent, Geometry, HEAD_COUNT, ImageRef, Invalid, PieceHeader, PieceKind,
-    Root, SegmentHeader, SegmentId, Seqno,
+    Class, Cut, Extent, Geometry, HEAD_COUNT, ImageRef, Invalid, PieceHeader, PieceKind, Root,
+    SegmentHeader, SegmentId, Seqno,
 };
 use crate::sync::{Arc, SharedArc};
 use crate::{Error, Result};

@@ -146,7 +146,10 @@ mod tests {
         assert_eq!(attributes.get(b"a"), Some(b"".as_slice()));
         assert_eq!(attributes.get(b"b"), Some(b"3".as_slice()));
         assert_eq!(attributes.get(b"d"), None);
-        assert_eq!(Attributes::decode(attributes.as_bytes()), Ok(attributes.clone()));
+        assert_eq!(
+            Attributes::decode(attributes.as_bytes()),
+            Ok(attributes.clone())
+        );
         for len in 1..attributes.as_bytes().len() {
             // Never a panic; a cut between two attributes is a shorter list.
             let _ = Attributes::decode(&attributes.as_bytes()[..len]);

@@ -11,16 +11,15 @@
 
 use std::collections::HashMap;
 
+use crate::Result;
 use crate::format::bytes::{u16_at, u32_at, u64_at};
 use crate::format::{Invalid, Seqno};
-use crate::log::Log;
 use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering, SharedArc};
-use crate::{Error, Result};
 
 use super::attributes::Attributes;
-use super::extents::{LeafReader, LeafWriter, Unit};
-use super::replay::collection_name;
+use super::extents::{LeafReader, LeafWriter};
 use super::omap::Omap;
+use super::replay::collection_name;
 use super::table::{Family, Node, PARTITIONS, SHARDS_A_PARTITION, Table};
 use super::{ObjectId, Objects, OmapLocation, split_stored_name, stored_name};
 
@@ -49,8 +48,12 @@ pub(crate) struct Loading {
 impl Default for Loading {
     fn default() -> Self {
         Self {
-            horizons: (0..ALL_PARTITIONS).map(|_| AtomicU64::new(u64::MAX)).collect(),
-            whole: (0..ALL_PARTITIONS).map(|_| AtomicBool::new(false)).collect(),
+            horizons: (0..ALL_PARTITIONS)
+                .map(|_| AtomicU64::new(u64::MAX))
+                .collect(),
+            whole: (0..ALL_PARTITIONS)
+                .map(|_| AtomicBool::new(false))
+                .collect(),
             parts: Mutex::new(HashMap::new()),
         }
     }
@@ -279,7 +282,10 @@ impl Objects {
                 if !is_last {
                     continue;
                 }
-                parts.remove(&partition).map(|(_, bytes)| bytes).unwrap_or_default()
+                parts
+                    .remove(&partition)
+                    .map(|(_, bytes)| bytes)
+                    .unwrap_or_default()
             };
             if family == COLLECTIONS {
                 self.load_collections(&whole)?;
@@ -353,7 +359,9 @@ impl Objects {
                 if omap.keys.get(key).is_none() {
                     return Err(Invalid::Field("part of an omap value"));
                 }
-                omap.parts.get_or_insert_default().insert(key.to_vec(), parts);
+                omap.parts
+                    .get_or_insert_default()
+                    .insert(key.to_vec(), parts);
             }
             let mut checked = Ok(());
             omap.visit_locations(&mut |location| {
@@ -372,7 +380,9 @@ impl Objects {
             let (version, bits) = (reader.u64()?, reader.u32()?);
             let len = usize::from(reader.u16()?);
             let name = collection_name(reader.take(len)?)?;
-            self.registry.slot(&self.table, name).set(true, bits, version);
+            self.registry
+                .slot(&self.table, name)
+                .set(true, bits, version);
         }
         Ok(())
     }
@@ -389,9 +399,14 @@ impl Objects {
     }
 
     pub(super) fn is_partition_whole(&self, partition: u32) -> bool {
-        let whole = self.loading.whole.get(partition as usize);
-        whole.is_some_and(|whole| whole.load(Ordering::Relaxed))
-            && !self.loading.parts.lock().contains_key(&partition)
+        let at = partition as usize;
+        let loading = &self.loading;
+        let (Some(whole), Some(horizon)) = (loading.whole.get(at), loading.horizons.get(at)) else {
+            return false;
+        };
+        // Nothing is loaded of a partition that the root's writer did not know.
+        let is_new = horizon.load(Ordering::Relaxed) == u64::MAX;
+        (is_new || whole.load(Ordering::Relaxed)) && !loading.parts.lock().contains_key(&partition)
     }
 
     /// Bytes of one generation of images, at most.
@@ -404,5 +419,3 @@ impl Objects {
         }
     }
 }
-
-const _: fn(&Log, Unit) -> Result<()> = |_, _| Err(Error::Poisoned);

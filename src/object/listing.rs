@@ -11,11 +11,7 @@ use crate::sync::SharedArc;
 /// Ranges of sort keys, each from the first to before the second, in order, that hold the
 /// objects of a collection: in a placement group those of its pool's temporary objects and
 /// of the pool; in `meta` everything.
-pub(crate) fn ranges(
-    name: &CollectionName,
-    bits: u32,
-    _space: &Space,
-) -> Vec<(Vec<u8>, Vec<u8>)> {
+pub(crate) fn ranges(name: &CollectionName, bits: u32, _space: &Space) -> Vec<(Vec<u8>, Vec<u8>)> {
     match *name {
         CollectionName::Meta => {
             vec![(ObjectName::min().sort_key(), ObjectName::max().sort_key())]

@@ -8,6 +8,7 @@ mod apply;
 mod attributes;
 mod bytes;
 mod change;
+mod check;
 mod collection;
 mod extents;
 mod image;
@@ -25,7 +26,11 @@ mod records;
 mod registry;
 mod relocate;
 mod replay;
+mod salvage;
+mod submit;
 mod table;
+#[cfg(all(test, loom))]
+mod tests;
 mod transaction;
 
 pub use bytes::IntoBytes;
@@ -38,8 +43,12 @@ pub use op::{
 };
 pub use transaction::Transaction;
 
-pub(crate) use plan::plan;
+pub(crate) use check::{Referred, Wrong};
+pub(crate) use read::Seen;
+#[cfg(test)]
+pub(crate) use records::OmapRecord;
 pub(crate) use registry::{Registry, Slot};
+pub(crate) use salvage::Concerned;
 pub(crate) use table::{Node, Space, Table};
 
 use crate::format::{Address, Geometry, LengthCode};
@@ -89,8 +98,35 @@ impl SpaceId {
         }
     }
 
+    /// The collection that would have all objects of the space.
+    pub(crate) fn whole(&self) -> CollectionName {
+        match self.kind {
+            0 => CollectionName::Meta,
+            kind => CollectionName::Pg {
+                pool: self.pool,
+                seed: 0,
+                shard: self.shard,
+                temp: kind == 2,
+            },
+        }
+    }
+
     pub(crate) fn pool(&self) -> Option<i64> {
         (self.kind != 0).then_some(self.pool)
+    }
+}
+
+impl std::fmt::Display for SpaceId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.kind {
+            0 => return f.write_str("meta"),
+            1 => write!(f, "pool {}", self.pool)?,
+            _ => write!(f, "the temporary objects of pool {}", self.pool)?,
+        }
+        if self.shard == NO_SHARD {
+            return Ok(());
+        }
+        write!(f, " shard {}", self.shard)
     }
 }
 
@@ -250,7 +286,9 @@ impl Objects {
     /// Bytes of DRAM of all nodes.
     pub(crate) fn memory_bytes(&self) -> u64 {
         let spaces = self.table.spaces();
-        let bytes = spaces.iter().map(|space| space.usage.memory_bytes.load(Ordering::Relaxed));
+        let bytes = spaces
+            .iter()
+            .map(|space| space.usage.memory_bytes.load(Ordering::Relaxed));
         bytes.sum::<i64>().max(0) as u64
     }
 
@@ -264,7 +302,8 @@ impl Objects {
     fn bury(&self, log: &Log, space: &Space, omap: Omap) {
         Usage::add(&space.usage.omap_bytes, -(omap.record_bytes as i64));
         if omap.keys.len() >= BURIED_KEYS_MIN {
-            self.buried_bytes.fetch_add(omap.record_bytes, Ordering::Relaxed);
+            self.buried_bytes
+                .fetch_add(omap.record_bytes, Ordering::Relaxed);
             self.graves.lock().push(omap);
         } else {
             count_dead(log, &omap);
@@ -276,7 +315,8 @@ impl Objects {
         let graves = std::mem::take(&mut *self.graves.lock());
         for omap in &graves {
             count_dead(log, omap);
-            self.buried_bytes.fetch_sub(omap.record_bytes, Ordering::Relaxed);
+            self.buried_bytes
+                .fetch_sub(omap.record_bytes, Ordering::Relaxed);
         }
     }
 

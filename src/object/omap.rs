@@ -49,10 +49,10 @@ impl Omap {
         location: OmapLocation,
         gone: &mut dyn FnMut(OmapLocation),
     ) {
-        if record.part == 0 {
-            if let Some(old) = self.keys.insert(record.key, location.bits()) {
-                gone(OmapLocation::from_bits(old));
-            }
+        if record.part == 0
+            && let Some(old) = self.keys.insert(record.key, location.bits())
+        {
+            gone(OmapLocation::from_bits(old));
         }
         let further = usize::from(record.parts) - 1;
         if further == 0 {
@@ -61,7 +61,10 @@ impl Omap {
         }
         let all = self.parts.get_or_insert_default();
         let parts = all.entry(record.key.to_vec()).or_default();
-        for old in parts.drain(further.min(parts.len())..).filter(|old| old.is_some()) {
+        for old in parts
+            .drain(further.min(parts.len())..)
+            .filter(|old| old.is_some())
+        {
             gone(old);
         }
         parts.resize(further, OmapLocation::NONE);

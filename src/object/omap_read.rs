@@ -105,12 +105,7 @@ impl Objects {
 
     /// Values of keys by where they are. Those that moved or went meanwhile are looked up
     /// again; the order of the keys stays.
-    fn read_values(
-        &self,
-        log: &Log,
-        id: ObjectId,
-        found: Vec<Found>,
-    ) -> Result<Vec<OmapEntry>> {
+    fn read_values(&self, log: &Log, id: ObjectId, found: Vec<Found>) -> Result<Vec<OmapEntry>> {
         let mut order: Vec<usize> = (0..found.len()).collect();
         order.sort_unstable_by_key(|at| found[*at].first.bits());
         let mut values: Vec<Option<Vec<u8>>> = vec![None; found.len()];
@@ -278,7 +273,11 @@ impl Objects {
         let mut start = offset;
         let on_device = offset + len <= u64::from(segment.written());
         buffer.resize_for_overwrite(len as usize);
-        if on_device || !log.appender().copy_pending(segment_id, offset as u32, buffer) {
+        if on_device
+            || !log
+                .appender()
+                .copy_pending(segment_id, offset as u32, buffer)
+        {
             let block = u64::from(geometry.block_bytes);
             start = offset / block * block;
             let end = (offset + len).next_multiple_of(block);
@@ -288,25 +287,24 @@ impl Objects {
         }
         let bytes = buffer.get((offset - start) as usize..).unwrap_or_default();
         let bytes = bytes.get(..len as usize).unwrap_or_default();
-        Ok(match parse_record(bytes, seed, offset, geometry.unit_bytes) {
-            Ok(record) => match value_of(&record, expected) {
-                Some(part) => {
-                    value.extend_from_slice(part);
-                    Ok(())
-                }
-                None => Err(Invalid::Field("omap key")),
+        Ok(
+            match parse_record(bytes, seed, offset, geometry.unit_bytes) {
+                Ok(record) => match value_of(&record, expected) {
+                    Some(part) => {
+                        value.extend_from_slice(part);
+                        Ok(())
+                    }
+                    None => Err(Invalid::Field("omap key")),
+                },
+                Err(why) => Err(why),
             },
-            Err(why) => Err(why),
-        })
+        )
     }
 }
 
 /// The value in a record, if it is the one expected.
-fn value_of<'r>(
-    record: &crate::format::Record<'r>,
-    expected: &OmapRecord<'_>,
-) -> Option<&'r [u8]> {
-    let is_it = record.kind == Kind::OmapValue
-        && OmapRecord::decode(record.key).as_ref() == Ok(expected);
+fn value_of<'r>(record: &crate::format::Record<'r>, expected: &OmapRecord<'_>) -> Option<&'r [u8]> {
+    let is_it =
+        record.kind == Kind::OmapValue && OmapRecord::decode(record.key).as_ref() == Ok(expected);
     is_it.then_some(record.value)
 }

@@ -58,7 +58,9 @@ impl<'t> Pieces<'t> {
 
     /// The piece that has a block.
     pub(crate) fn get(&self, block: u32) -> Option<Piece<'t>> {
-        let at = self.0.partition_point(|piece| piece.end() <= u64::from(block));
+        let at = self
+            .0
+            .partition_point(|piece| piece.end() <= u64::from(block));
         self.0.get(at).copied().filter(|piece| piece.first <= block)
     }
 
@@ -71,14 +73,19 @@ impl<'t> Pieces<'t> {
         let from = self.0.partition_point(|piece| piece.end() <= first);
         let to = self.0.partition_point(|piece| u64::from(piece.first) < end);
         let mut between = Vec::with_capacity(3);
-        if let Some(piece) = self.0.get(from).filter(|piece| u64::from(piece.first) < first) {
+        if let Some(piece) = self
+            .0
+            .get(from)
+            .filter(|piece| u64::from(piece.first) < first)
+        {
             between.push(piece.part(u64::from(piece.first), first));
         }
         between.push(new);
-        if let Some(piece) = to.checked_sub(1).and_then(|last| self.0.get(last)) {
-            if to > from && piece.end() > end {
-                between.push(piece.part(end, piece.end()));
-            }
+        if let Some(piece) = to.checked_sub(1).and_then(|last| self.0.get(last))
+            && to > from
+            && piece.end() > end
+        {
+            between.push(piece.part(end, piece.end()));
         }
         self.0.splice(from..to.max(from), between);
     }

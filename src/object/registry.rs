@@ -6,8 +6,8 @@ use crate::format::Seqno;
 use crate::sync::{AtomicU32, AtomicU64, Mutex, Ordering, RwLock, SharedArc};
 
 use super::CollectionName;
-use super::table::{Space, Table};
 use super::SpaceId;
+use super::table::{Space, Table};
 
 /// One collection, or one that a transaction will create.
 pub(crate) struct Slot {
@@ -87,7 +87,16 @@ impl Registry {
 
     pub(crate) fn existing(&self) -> Vec<SharedArc<Slot>> {
         let slots = self.slots.read();
-        slots.values().filter(|slot| slot.exists()).cloned().collect()
+        slots
+            .values()
+            .filter(|slot| slot.exists())
+            .cloned()
+            .collect()
+    }
+
+    /// Slots of all names, of collections that exist or not, in order.
+    pub(crate) fn all(&self) -> Vec<SharedArc<Slot>> {
+        self.slots.read().values().cloned().collect()
     }
 
     /// Forgets slots of collections that do not exist and nobody holds.

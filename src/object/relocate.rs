@@ -12,7 +12,7 @@ use crate::log::{self, Log, NewRecord, NoRoom, Position, Purpose, Relocation};
 use super::extents::{ExtentMap, Move, References, relocate};
 use super::records::OmapRecord;
 use super::table::{Family, Shard};
-use super::{BLOCK_BYTES, ObjectId, Objects, OmapLocation};
+use super::{BLOCK_BYTES, Objects, OmapLocation};
 
 /// Survivors of omaps go to the head of records that live long.
 const OMAP_SURVIVOR_EXPONENT: u8 = 6;
@@ -114,8 +114,7 @@ impl Objects {
         let mut outcome = Relocation::Dead;
         let age = log.clock().saturating_sub(victim_clock);
         for run in survivors {
-            let exponent =
-                log::survivor_exponent(run.exponent, age, log.table().live_total());
+            let exponent = log::survivor_exponent(run.exponent, age, log.table().live_total());
             let from = run.from as usize * BLOCK_BYTES as usize;
             let to = (from + run.count as usize * BLOCK_BYTES as usize).min(payload.len());
             let Some((part, sums)) = payload
@@ -130,8 +129,13 @@ impl Objects {
             let first = extent.first_block + run.from;
             let key = extent_key(extent.family, *member);
             let value = extent_value(part.len() as u32, first, extra, sums);
-            let length = record_length(Kind::Extent, key.len(), value.len(), log.geometry().unit_bytes)
-                .ok_or(NoRoom)?;
+            let length = record_length(
+                Kind::Extent,
+                key.len(),
+                value.len(),
+                log.geometry().unit_bytes,
+            )
+            .ok_or(NoRoom)?;
             let slices = [part];
             let new = NewRecord {
                 fields: RecordFields {
@@ -151,7 +155,8 @@ impl Objects {
             let Some(moved_to) = appended.payload else {
                 unreachable!("an extent has payload")
             };
-            let old = Address::new(address.units() + from as u64 / u64::from(log.geometry().unit_bytes));
+            let old =
+                Address::new(address.units() + from as u64 / u64::from(log.geometry().unit_bytes));
             let change = Move {
                 first,
                 count: run.count,
@@ -159,7 +164,14 @@ impl Objects {
                 new: moved_to,
                 exponent,
             };
-            let moved = move_family(&mut shard, extent.family, &run.members, change, appended.seqno, self);
+            let moved = move_family(
+                &mut shard,
+                extent.family,
+                &run.members,
+                change,
+                appended.seqno,
+                self,
+            );
             debug_assert_eq!(moved, part.len() as u64);
             log.record_died(old, part.len() as u64);
             let bytes = log.record_bytes(length) + part.len() as u64;
@@ -245,5 +257,3 @@ fn move_family(
         }
     }
 }
-
-const _: fn(ObjectId) = |_| {};

@@ -4,11 +4,7 @@
 //! done its work. One whose node is not there concerns an object that was removed. Counts
 //! of shared payload, live bytes, names and statistics are derived when all is replayed.
 
-use std::collections::BTreeMap;
-
-use crate::format::{
-    COMMIT_STREAM, ExtentRecord, Invalid, Kind, Record, Seqno,
-};
+use crate::format::{COMMIT_STREAM, ExtentRecord, Invalid, Kind, Record, Seqno};
 use crate::log::{self, Lane, Log, Position};
 use crate::sync::SharedArc;
 use crate::{Error, Result};
@@ -16,8 +12,8 @@ use crate::{Error, Result};
 use super::attributes::{Attributes, Packed};
 use super::change;
 use super::extents::{Dropped, Extent, References};
-use super::records::{Operation, PackedKeys, OmapRecord, decode_operation};
-use super::table::{Family, Node, SHARDS, Shard, Space, Table, Usage};
+use super::records::{OmapRecord, Operation, PackedKeys, decode_operation};
+use super::table::{Family, Node, SHARDS, Shard, Table, Usage};
 use super::{CollectionName, ObjectId, Objects, OmapLocation, split_stored_name, tail_sectors};
 
 /// What replay drops is not counted: live bytes are derived afterwards.
@@ -40,7 +36,7 @@ impl Objects {
                 let extent = ExtentRecord::decode(record.key, record.value).map_err(corrupt)?;
                 self.table.saw_family(extent.family);
                 if self.concerns(extent.family, position.seqno, lane) {
-                    self.replay_extent(log, &extent, position).map_err(corrupt)?;
+                    self.replay_extent(&extent, position).map_err(corrupt)?;
                 }
             }
             Kind::OmapValue => {
@@ -55,15 +51,18 @@ impl Objects {
                 }
             }
             Kind::Object => {
-                let (id, operation) = decode_operation(record.key, record.value).map_err(corrupt)?;
+                let (id, operation) =
+                    decode_operation(record.key, record.value).map_err(corrupt)?;
                 if operation.is_of_collection() {
                     if lane.has(0) {
-                        self.replay_collection(operation, position.seqno).map_err(corrupt)?;
+                        self.replay_collection(operation, position.seqno)
+                            .map_err(corrupt)?;
                     }
                 } else {
                     self.table.saw_family(id.family);
                     if self.concerns(id.family, position.seqno, lane) {
-                        self.replay_operation(id, operation, position.seqno).map_err(corrupt)?;
+                        self.replay_operation(id, operation, position.seqno)
+                            .map_err(corrupt)?;
                     }
                 }
             }
@@ -80,7 +79,6 @@ impl Objects {
 
     fn replay_extent(
         &self,
-        log: &Log,
         extent: &ExtentRecord<'_>,
         position: Position,
     ) -> std::result::Result<(), Invalid> {
@@ -91,7 +89,6 @@ impl Objects {
         } else {
             log::first_exponent()
         };
-        let _ = log;
         let mut shard = self.table.write(extent.family);
         let mut references = References::new(self.unit);
         for member in std::iter::once(extent.member).chain(extent.extra_members.iter()) {
@@ -120,7 +117,8 @@ impl Objects {
         seqno: Seqno,
     ) -> std::result::Result<(), Invalid> {
         let named = |name: &[u8]| {
-            let (space, key) = split_stored_name(name).ok_or(Invalid::Field("name of an object"))?;
+            let (space, key) =
+                split_stored_name(name).ok_or(Invalid::Field("name of an object"))?;
             Ok((self.table.space(space), SharedArc::<[u8]>::from(key)))
         };
         let mut shard = self.table.write(id.family);
@@ -172,7 +170,8 @@ impl Objects {
                 omap.header = Some(whole.into());
             }
             Operation::RemoveAttributes { packed } => {
-                node.attributes.change(Packed::new(packed).map(|(name, _)| (name, None)));
+                node.attributes
+                    .change(Packed::new(packed).map(|(name, _)| (name, None)));
             }
             Operation::ClearAttributes => node.attributes = Attributes::default(),
             Operation::OmapRemove { packed } => {
@@ -238,7 +237,10 @@ impl Objects {
     }
 
     fn finish_family(&self, log: &Log, shard: &mut Shard, family: u64) -> Result<()> {
-        let outside = |why| Error::Corrupt { offset: 0, why: Invalid::Field(why) };
+        let outside = |why| Error::Corrupt {
+            offset: 0,
+            why: Invalid::Field(why),
+        };
         let Some(found) = shard.families.get_mut(&family) else {
             return Ok(());
         };
@@ -298,8 +300,15 @@ impl Objects {
         }
         let before = node.space.names.write().insert(node.name.clone(), id);
         if is_outside || before.is_some() {
-            let why = if is_outside { "address of an omap value" } else { "two objects of one name" };
-            return Err(Error::Corrupt { offset: 0, why: Invalid::Field(why) });
+            let why = if is_outside {
+                "address of an omap value"
+            } else {
+                "two objects of one name"
+            };
+            return Err(Error::Corrupt {
+                offset: 0,
+                why: Invalid::Field(why),
+            });
         }
         Ok(())
     }
@@ -320,5 +329,3 @@ pub(super) fn collection_name(name: &[u8]) -> std::result::Result<CollectionName
     text.and_then(|text| text.parse().ok())
         .ok_or(Invalid::Field("name of a collection"))
 }
-
-const _: fn(&BTreeMap<u32, SharedArc<Space>>) = |_| {};

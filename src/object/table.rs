@@ -9,17 +9,17 @@ use std::collections::{BTreeMap, HashMap};
 
 use crate::format::Seqno;
 use crate::sync::{
-    AtomicI64, AtomicU64, Ordering, RwLock, RwLockReadGuard, RwLockWriteGuard, SharedArc,
+    AtomicI64, AtomicU64, MODEL, Ordering, RwLock, RwLockReadGuard, RwLockWriteGuard, SharedArc,
 };
 
 use super::attributes::Attributes;
-use super::omap::Omap;
 use super::extents::{ExtentMap, References, Unit};
+use super::omap::Omap;
 use super::{ObjectId, SpaceId};
 
 /// Shards of nodes, and checkpoint partitions of shards.
-pub(crate) const SHARDS: usize = 256;
-pub(crate) const PARTITIONS: u32 = 64;
+pub(crate) const SHARDS: usize = if MODEL { 2 } else { 256 };
+pub(crate) const PARTITIONS: u32 = if MODEL { 1 } else { 64 };
 pub(crate) const SHARDS_A_PARTITION: usize = SHARDS / PARTITIONS as usize;
 
 /// One object.
@@ -97,8 +97,11 @@ impl Family {
             Self::One(member, node) => (Some((*member, &**node)), None),
             Self::Many(members) => (None, Some(members.nodes.iter())),
         };
-        one.into_iter()
-            .chain(many.into_iter().flatten().map(|(member, node)| (*member, &**node)))
+        one.into_iter().chain(
+            many.into_iter()
+                .flatten()
+                .map(|(member, node)| (*member, &**node)),
+        )
     }
 
     pub(crate) fn members_mut(&mut self) -> impl Iterator<Item = (u32, &mut Node)> {
@@ -134,10 +137,7 @@ impl Shard {
         self.families.get(&id.family)?.get(id.member)
     }
 
-    pub(crate) fn get_mut(
-        &mut self,
-        id: ObjectId,
-    ) -> Option<(&mut Node, Option<&mut References>)> {
+    pub(crate) fn get_mut(&mut self, id: ObjectId) -> Option<(&mut Node, Option<&mut References>)> {
         self.families.get_mut(&id.family)?.get_mut(id.member)
     }
 
@@ -164,7 +164,8 @@ impl Shard {
                 references: References::new(unit),
                 next: member.checked_add(1),
             };
-            self.families.insert(family, Family::Many(Box::new(members)));
+            self.families
+                .insert(family, Family::Many(Box::new(members)));
         }
         match self.families.get_mut(&family) {
             Some(Family::Many(members)) => Some(members),
@@ -317,7 +318,8 @@ impl Table {
 
     /// Families up to this one have been used, as replay or an image says.
     pub(crate) fn saw_family(&self, family: u64) {
-        self.next_family.fetch_max(family.saturating_add(1), Ordering::Relaxed);
+        self.next_family
+            .fetch_max(family.saturating_add(1), Ordering::Relaxed);
     }
 
     /// The space of an id, which is made when it is new.

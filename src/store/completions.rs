@@ -45,7 +45,9 @@ impl Completions {
         }
         let mut waiting = self.waiting.lock();
         waiting.applied.extend(applied);
-        waiting.committed.extend(committed.map(|callback| (seqno, callback)));
+        waiting
+            .committed
+            .extend(committed.map(|callback| (seqno, callback)));
         if !waiting.is_busy {
             self.changed.notify_one();
         }
@@ -74,6 +76,8 @@ impl Completions {
             let committed = first.map_or(Ok(()), |seqno| log.commit_through(seqno));
             let durable = log.durable();
             waiting = self.waiting.lock();
+            // Of what was added meanwhile, too, the effects are told before the commit.
+            let applied = std::mem::take(&mut waiting.applied);
             let mut done = Vec::new();
             let is_failed = committed.is_err();
             while waiting
@@ -84,8 +88,15 @@ impl Completions {
                 done.extend(waiting.committed.pop_front());
             }
             drop(waiting);
+            for callback in applied {
+                callback(Ok(()));
+            }
             for (seqno, callback) in done {
-                callback(if seqno <= durable { Ok(()) } else { Err(Error::Poisoned) });
+                callback(if seqno <= durable {
+                    Ok(())
+                } else {
+                    Err(Error::Poisoned)
+                });
             }
             waiting = self.waiting.lock();
         }

@@ -18,10 +18,10 @@ use crate::sync::{Arc, Mutex, SharedArc, thread};
 use crate::{Error, Result};
 
 use completions::Completions;
-use owners::Owners;
+pub(crate) use owners::Owners;
 
 pub use objects::{
-    Callback, Collection, Commit, Extent, ObjectStat, ObjectStore, OmapIterator, Statfs,
+    Callback, Collection, Commit, Entries, Extent, ObjectStat, ObjectStore, OmapIterator, Statfs,
 };
 pub use options::{Durability, Options};
 pub use stats::{ClassStats, SegmentCounts, Stats, Written};
@@ -188,6 +188,11 @@ impl Store {
         }
     }
 
+    /// What a check looks at.
+    pub(crate) fn parts(&self) -> (&Log, &Owners<Objects>) {
+        (&self.inner.log, &self.inner.owners)
+    }
+
     /// Stores `value` under `key`, replacing what was there. Keys have 0 to 65,536 bytes,
     /// values 0 to 67,108,864.
     ///
@@ -271,6 +276,7 @@ impl Store {
     /// that need more get `NoSpace`.
     pub fn set_memory_limit(&self, bytes: Option<u64>) {
         self.inner.owners.kv.set_memory_limit(bytes);
+        self.inner.owners.objects.set_memory_limit(bytes);
     }
 
     /// Stops in order: the next open replays nothing.

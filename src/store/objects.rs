@@ -8,15 +8,16 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
 use crate::device::Device;
-use crate::object::{
-    CollectionName, ObjectId, ObjectName, Op, Page, Slot, Transaction, listing, plan,
-};
+use crate::object::{CollectionName, ObjectId, ObjectName, Page, Seen, Slot, Transaction, listing};
 use crate::sync::{Arc, Mutex, Ordering, SharedArc};
 use crate::{Error, Options, Result};
 
 use super::Store;
 
 pub use super::completions::Callback;
+
+/// Names or keys, and values, in order.
+pub type Entries = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// Bytes accepted and not yet written beyond which a call waits.
 const UNWRITTEN_BYTES_MAX: u64 = 64 << 20;
@@ -184,7 +185,10 @@ impl ObjectStore {
     /// # Errors
     /// `NoEntry` without the collection.
     pub fn collection_empty(&self, collection: &Collection) -> Result<bool> {
-        Ok(self.collection_list(collection, &ObjectName::min(), &ObjectName::max(), 1)?.objects.is_empty())
+        Ok(self
+            .collection_list(collection, &ObjectName::min(), &ObjectName::max(), 1)?
+            .objects
+            .is_empty())
     }
 
     /// Low bits of the hash that the objects of a collection share.
@@ -228,8 +232,7 @@ impl ObjectStore {
         on_commit: Option<Callback>,
     ) -> Result<()> {
         self.submit(collection, transactions, on_applied, on_commit)?;
-        // The effects are there, and whether they last is the callback's to say: an error
-        // from here on would be of a transaction that is called back, too.
+        // It has been applied, so a device that failed meanwhile is told by the callback.
         let _ = self.inner().log.throttle(UNWRITTEN_BYTES_MAX);
         Ok(())
     }
@@ -251,7 +254,11 @@ impl ObjectStore {
     ///
     /// # Errors
     /// As for [`ObjectStore::queue_transactions`].
-    pub fn commit(&self, collection: &Collection, transactions: &[Transaction<'_>]) -> Result<Commit> {
+    pub fn commit(
+        &self,
+        collection: &Collection,
+        transactions: &[Transaction<'_>],
+    ) -> Result<Commit> {
         let state = Arc::new(Mutex::new(CommitState::default()));
         let shared = state.clone();
         let on_commit: Callback = Box::new(move |result| {
@@ -277,32 +284,11 @@ impl ObjectStore {
     ) -> Result<u64> {
         let inner = self.inner();
         inner.log.check_writable()?;
-        for transaction in transactions {
-            transaction.check()?;
-        }
         let objects = self.objects();
         objects.set_other_image_bytes(crate::log::Owner::image_bytes(&inner.owners.kv));
-        let mut slots: BTreeMap<CollectionName, SharedArc<Slot>> = BTreeMap::new();
-        slots.insert(collection.slot.name, collection.slot.clone());
-        let mut creates = false;
-        for op in transactions.iter().flat_map(Transaction::ops) {
-            creates |= matches!(op, Op::CreateCollection { .. });
-            for name in op.collections().into_iter().flatten() {
-                slots
-                    .entry(name)
-                    .or_insert_with(|| objects.registry.slot(&objects.table, name));
-            }
-        }
-        if creates && !objects.is_in_use() {
-            objects.set_in_use(true);
-        }
-        // In the order of names: two transactions over the same collections never wait for
-        // each other.
-        let _order: Vec<_> = slots.values().map(|slot| slot.order.lock()).collect();
-        let mut plan = plan(objects, &inner.log, &slots, transactions)?;
-        let seqno = objects.apply(&inner.log, &mut plan)?;
-        inner.completions.add(seqno, on_applied, on_commit);
-        Ok(seqno)
+        objects.submit(&inner.log, &collection.slot, transactions, |seqno| {
+            inner.completions.add(seqno, on_applied, on_commit);
+        })
     }
 
     /// Returns when everything queued on the collection can be read, and its callbacks of
@@ -338,12 +324,38 @@ impl ObjectStore {
         object: &ObjectName,
         call: impl Fn(ObjectId, &crate::object::Node) -> T,
     ) -> Result<T> {
+        let name = object.sort_key();
         loop {
-            let id = Self::id(collection, object)?;
-            if let Some(node) = self.objects().table.read(id.family).get(id) {
+            existing(collection)?;
+            let id = collection
+                .slot
+                .space
+                .find(&name)
+                .ok_or(Error::NoEntry("object"))?;
+            let shard = self.objects().table.read(id.family);
+            if let Some(node) = shard.get(id).filter(|node| *node.name == *name) {
                 return Ok(call(id, node));
             }
-            // It was removed since; its name is gone or leads elsewhere now.
+            // It was removed or renamed since; its name is gone or leads elsewhere now.
+        }
+    }
+
+    /// Calls with an object's id until it is the same before and after: what the call found
+    /// is not of an object that went meanwhile.
+    fn with_id<T>(
+        &self,
+        collection: &Collection,
+        object: &ObjectName,
+        mut call: impl FnMut(ObjectId) -> Result<T>,
+    ) -> Result<T> {
+        let mut id = self.with_node(collection, object, |id, _| id)?;
+        loop {
+            let found = call(id)?;
+            let now = self.with_node(collection, object, |id, _| id)?;
+            if id == now {
+                return Ok(found);
+            }
+            id = now;
         }
     }
 
@@ -383,12 +395,25 @@ impl ObjectStore {
         offset: u64,
         len: u64,
     ) -> Result<Vec<u8>> {
-        let (id, bytes) = self.with_node(collection, object, |id, node| (id, node.bytes))?;
-        let len = if offset == 0 && len == 0 { bytes } else { len };
-        let end = offset.saturating_add(len).min(bytes);
-        let mut data = vec![0; end.saturating_sub(offset) as usize];
-        self.objects().read_node(&self.inner().log, id, offset, &mut data)?;
-        Ok(data)
+        let mut data = Vec::new();
+        loop {
+            let whole = offset == 0 && len == 0;
+            let end = if whole {
+                u64::MAX
+            } else {
+                offset.saturating_add(len)
+            };
+            let seen = self.with_node(collection, object, |id, node| {
+                Seen::of(id, node, offset, end)
+            })?;
+            data.resize(end.min(seen.bytes).saturating_sub(offset) as usize, 0);
+            if self
+                .objects()
+                .read_seen(&self.inner().log, seen, offset, &mut data)?
+            {
+                return Ok(data);
+            }
+        }
     }
 
     /// As [`ObjectStore::read`], into a buffer of the caller's; returns how many bytes.
@@ -402,10 +427,19 @@ impl ObjectStore {
         offset: u64,
         into: &mut [u8],
     ) -> Result<usize> {
-        let (id, bytes) = self.with_node(collection, object, |id, node| (id, node.bytes))?;
-        let len = bytes.saturating_sub(offset).min(into.len() as u64) as usize;
-        self.objects().read_node(&self.inner().log, id, offset, &mut into[..len])?;
-        Ok(len)
+        loop {
+            let end = offset.saturating_add(into.len() as u64);
+            let seen = self.with_node(collection, object, |id, node| {
+                Seen::of(id, node, offset, end)
+            })?;
+            let len = end.min(seen.bytes).saturating_sub(offset) as usize;
+            if self
+                .objects()
+                .read_seen(&self.inner().log, seen, offset, &mut into[..len])?
+            {
+                return Ok(len);
+            }
+        }
     }
 
     /// The bytes of ranges, one behind the other, each as [`ObjectStore::read`] clips it.
@@ -418,7 +452,21 @@ impl ObjectStore {
         object: &ObjectName,
         ranges: &[Extent],
     ) -> Result<Vec<u8>> {
-        let (id, bytes) = self.with_node(collection, object, |id, node| (id, node.bytes))?;
+        loop {
+            if let Some(all) = self.try_readv(collection, object, ranges)? {
+                return Ok(all);
+            }
+        }
+    }
+
+    /// As [`ObjectStore::readv`]; `None` when the object's size changed meanwhile.
+    fn try_readv(
+        &self,
+        collection: &Collection,
+        object: &ObjectName,
+        ranges: &[Extent],
+    ) -> Result<Option<Vec<u8>>> {
+        let bytes = self.with_node(collection, object, |_, node| node.bytes)?;
         let mut all = Vec::new();
         // Ranges near one another are read at once: they may be many and short.
         let mut at = 0;
@@ -436,7 +484,17 @@ impl ObjectStore {
                 count += 1;
             }
             let mut data = vec![0; (end - start) as usize];
-            self.objects().read_node(&self.inner().log, id, start, &mut data)?;
+            let seen = self.with_node(collection, object, |id, node| {
+                Seen::of(id, node, start, end)
+            })?;
+            let is_same = seen.bytes == bytes;
+            if !is_same
+                || !self
+                    .objects()
+                    .read_seen(&self.inner().log, seen, start, &mut data)?
+            {
+                return Ok(None);
+            }
             for range in &ranges[at..at + count] {
                 let from = range.offset.clamp(start, end) - start;
                 let to = range.offset.saturating_add(range.len).clamp(start, end) - start;
@@ -444,7 +502,7 @@ impl ObjectStore {
             }
             at += count;
         }
-        Ok(all)
+        Ok(Some(all))
     }
 
     /// The ranges of an object, within a window, that have data. Never misses data; may call
@@ -485,7 +543,12 @@ impl ObjectStore {
     ///
     /// # Errors
     /// `NoEntry` without the object, `NoAttribute`.
-    pub fn getattr(&self, collection: &Collection, object: &ObjectName, name: &[u8]) -> Result<Vec<u8>> {
+    pub fn getattr(
+        &self,
+        collection: &Collection,
+        object: &ObjectName,
+        name: &[u8],
+    ) -> Result<Vec<u8>> {
         self.with_node(collection, object, |_, node| {
             node.attributes.get(name).map(<[u8]>::to_vec)
         })?
@@ -496,14 +559,12 @@ impl ObjectStore {
     ///
     /// # Errors
     /// `NoEntry`.
-    pub fn getattrs(
-        &self,
-        collection: &Collection,
-        object: &ObjectName,
-    ) -> Result<BTreeMap<Vec<u8>, Vec<u8>>> {
+    pub fn getattrs(&self, collection: &Collection, object: &ObjectName) -> Result<Entries> {
         self.with_node(collection, object, |_, node| {
             let pairs = node.attributes.iter();
-            pairs.map(|(name, value)| (name.to_vec(), value.to_vec())).collect()
+            pairs
+                .map(|(name, value)| (name.to_vec(), value.to_vec()))
+                .collect()
         })
     }
 
@@ -517,11 +578,12 @@ impl ObjectStore {
         &self,
         collection: &Collection,
         object: &ObjectName,
-    ) -> Result<(Vec<u8>, BTreeMap<Vec<u8>, Vec<u8>>)> {
-        let header = self.omap_get_header(collection, object)?;
-        let id = Self::id(collection, object)?;
-        let entries = self.objects().read_omap(&self.inner().log, id)?;
-        Ok((header, entries.into_iter().collect()))
+    ) -> Result<(Vec<u8>, Entries)> {
+        self.with_id(collection, object, |id| {
+            let header = self.omap_get_header(collection, object)?;
+            let entries = self.objects().read_omap(&self.inner().log, id)?;
+            Ok((header, entries.into_iter().collect()))
+        })
     }
 
     /// The header of an omap, empty when there is none.
@@ -539,15 +601,20 @@ impl ObjectStore {
     ///
     /// # Errors
     /// `NoEntry`.
-    pub fn omap_get_keys(&self, collection: &Collection, object: &ObjectName) -> Result<Vec<Vec<u8>>> {
+    pub fn omap_get_keys(
+        &self,
+        collection: &Collection,
+        object: &ObjectName,
+    ) -> Result<Vec<Vec<u8>>> {
         self.with_node(collection, object, |_, node| {
             let mut keys = Vec::new();
             if let Some(omap) = &node.omap {
                 keys.reserve(omap.keys.len());
-                omap.keys.visit((Bound::Unbounded, Bound::Unbounded), &mut |key, _| {
-                    keys.push(key.to_vec());
-                    true
-                });
+                omap.keys
+                    .visit((Bound::Unbounded, Bound::Unbounded), &mut |key, _| {
+                        keys.push(key.to_vec());
+                        true
+                    });
             }
             keys
         })
@@ -562,10 +629,13 @@ impl ObjectStore {
         collection: &Collection,
         object: &ObjectName,
         keys: impl IntoIterator<Item = &'k [u8]>,
-    ) -> Result<BTreeMap<Vec<u8>, Vec<u8>>> {
-        let id = Self::id(collection, object)?;
-        let found = self.objects().read_omap_keys(&self.inner().log, id, keys.into_iter())?;
-        Ok(found.into_iter().collect())
+    ) -> Result<Entries> {
+        let keys: Vec<&[u8]> = keys.into_iter().collect();
+        self.with_id(collection, object, |id| {
+            let keys = keys.iter().copied();
+            let found = self.objects().read_omap_keys(&self.inner().log, id, keys)?;
+            Ok(found.into_iter().collect())
+        })
     }
 
     /// Those keys that are there. Reads no flash.
@@ -580,7 +650,11 @@ impl ObjectStore {
     ) -> Result<Vec<Vec<u8>>> {
         let keys: Vec<&[u8]> = keys.into_iter().collect();
         self.with_node(collection, object, |_, node| {
-            let has = |key: &&&[u8]| node.omap.as_ref().is_some_and(|omap| omap.keys.get(key).is_some());
+            let has = |key: &&&[u8]| {
+                node.omap
+                    .as_ref()
+                    .is_some_and(|omap| omap.keys.get(key).is_some())
+            };
             keys.iter().filter(has).map(|key| key.to_vec()).collect()
         })
     }
@@ -589,7 +663,11 @@ impl ObjectStore {
     ///
     /// # Errors
     /// `NoEntry`.
-    pub fn omap_iterator(&self, collection: &Collection, object: &ObjectName) -> Result<OmapIterator<'_>> {
+    pub fn omap_iterator(
+        &self,
+        collection: &Collection,
+        object: &ObjectName,
+    ) -> Result<OmapIterator<'_>> {
         let id = self.with_node(collection, object, |id, _| id)?;
         Ok(OmapIterator {
             store: self,
@@ -630,7 +708,8 @@ impl ObjectStore {
             if pool.is_some() && space.id.pool() != pool {
                 continue;
             }
-            let read = |counter: &crate::sync::AtomicI64| counter.load(Ordering::Relaxed).max(0) as u64;
+            let read =
+                |counter: &crate::sync::AtomicI64| counter.load(Ordering::Relaxed).max(0) as u64;
             statfs.objects += read(&space.usage.objects);
             statfs.allocated += read(&space.usage.allocated_bytes);
             statfs.data_stored += read(&space.usage.stored_bytes);
@@ -733,7 +812,10 @@ impl OmapIterator<'_> {
     /// # Errors
     /// `Io`, `Corrupt`.
     pub fn status(&self) -> std::result::Result<(), &Error> {
-        self.status.as_ref().map(|()| ())
+        match &self.status {
+            Ok(()) => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 }
 

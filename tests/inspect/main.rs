@@ -10,3 +10,5 @@ mod frames;
 mod garbage;
 mod interrupted;
 mod lost;
+mod object_loss;
+mod objects;

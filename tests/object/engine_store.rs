@@ -4,9 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, mpsc};
 
 use esker::device::SimulatedDevice;
-use esker::{
-    CollectionName, Error, Extent, ObjectName, ObjectStore, Options, Result, Transaction,
-};
+use esker::{CollectionName, Error, Extent, ObjectName, ObjectStore, Options, Result, Transaction};
 
 use crate::interface::{Bytes, Entries, ObjectInterface, OmapIterator, Stat, Statfs};
 
@@ -38,8 +36,40 @@ impl EngineStore {
         }
     }
 
-    fn store(&self) -> &ObjectStore {
+    /// A new store on a device.
+    pub fn create(device: &Arc<SimulatedDevice>, options: &Options) -> Result<Self> {
+        let store = ObjectStore::create_on(device.clone(), options)?;
+        Ok(Self::holding(device, options, store))
+    }
+
+    /// The store that is on a device.
+    pub fn open(device: &Arc<SimulatedDevice>, options: &Options) -> Result<Self> {
+        let store = ObjectStore::open_on(device.clone(), options)?;
+        Ok(Self::holding(device, options, store))
+    }
+
+    fn holding(device: &Arc<SimulatedDevice>, options: &Options, store: ObjectStore) -> Self {
+        Self {
+            device: device.clone(),
+            options: options.clone(),
+            store: Some(store),
+        }
+    }
+
+    /// The engine itself.
+    pub fn store(&self) -> &ObjectStore {
         self.store.as_ref().expect("an open store")
+    }
+
+    /// Closes the store.
+    pub fn close(mut self) -> Result<()> {
+        self.store.take().expect("an open store").close()
+    }
+
+    /// Ends the store as a kill would: nothing more reaches the device.
+    pub fn abandon(self) {
+        self.device.set_op_limit(0);
+        drop(self);
     }
 
     fn handle(&self, collection: CollectionName) -> Result<esker::Collection> {
@@ -95,13 +125,21 @@ impl ObjectInterface for EngineStore {
     }
 
     fn remount(&mut self) {
-        self.store.take().expect("an open store").close().expect("a clean close");
+        self.store
+            .take()
+            .expect("an open store")
+            .close()
+            .expect("a clean close");
         let store = ObjectStore::open_on(self.device.clone(), &self.options);
         self.store = Some(store.expect("an open"));
     }
 
     fn check(&mut self) -> u64 {
-        0
+        let report = self.store().check(true);
+        for line in report.lines() {
+            println!("{line}");
+        }
+        report.errors
     }
 
     fn list_collections(&self) -> Vec<CollectionName> {
@@ -154,7 +192,8 @@ impl ObjectInterface for EngineStore {
         offset: u64,
         len: u64,
     ) -> Result<Bytes> {
-        self.store().read(&self.handle(collection)?, object, offset, len)
+        self.store()
+            .read(&self.handle(collection)?, object, offset, len)
     }
 
     fn readv(
@@ -167,7 +206,8 @@ impl ObjectInterface for EngineStore {
             .iter()
             .map(|&(offset, len)| Extent { offset, len })
             .collect();
-        self.store().readv(&self.handle(collection)?, object, &ranges)
+        self.store()
+            .readv(&self.handle(collection)?, object, &ranges)
     }
 
     fn fiemap(
@@ -180,7 +220,10 @@ impl ObjectInterface for EngineStore {
         let found = self
             .store()
             .fiemap(&self.handle(collection)?, object, offset, len)?;
-        Ok(found.iter().map(|extent| (extent.offset, extent.len)).collect())
+        Ok(found
+            .iter()
+            .map(|extent| (extent.offset, extent.len))
+            .collect())
     }
 
     fn getattr(
@@ -189,7 +232,8 @@ impl ObjectInterface for EngineStore {
         object: &ObjectName,
         attr: &[u8],
     ) -> Result<Bytes> {
-        self.store().getattr(&self.handle(collection)?, object, attr)
+        self.store()
+            .getattr(&self.handle(collection)?, object, attr)
     }
 
     fn getattrs(&self, collection: CollectionName, object: &ObjectName) -> Result<Entries> {
@@ -205,7 +249,8 @@ impl ObjectInterface for EngineStore {
     }
 
     fn omap_get_header(&self, collection: CollectionName, object: &ObjectName) -> Result<Bytes> {
-        self.store().omap_get_header(&self.handle(collection)?, object)
+        self.store()
+            .omap_get_header(&self.handle(collection)?, object)
     }
 
     fn omap_get_keys(
@@ -213,7 +258,9 @@ impl ObjectInterface for EngineStore {
         collection: CollectionName,
         object: &ObjectName,
     ) -> Result<BTreeSet<Bytes>> {
-        let keys = self.store().omap_get_keys(&self.handle(collection)?, object)?;
+        let keys = self
+            .store()
+            .omap_get_keys(&self.handle(collection)?, object)?;
         Ok(keys.into_iter().collect())
     }
 

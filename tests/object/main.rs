@@ -13,10 +13,17 @@ mod common;
 mod conformance;
 mod contents;
 mod engine_store;
+mod faults;
+mod full;
+mod in_flight;
 mod interface;
 mod model;
 mod random;
+mod readers;
 
 conformance_tests!(model_store, model::ModelStore::new());
 conformance_tests!(engine, engine_store::EngineStore::new());
-conformance_tests!(engine_of_large_blocks, engine_store::EngineStore::with_large_blocks());
+conformance_tests!(
+    engine_of_large_blocks,
+    engine_store::EngineStore::with_large_blocks()
+);

@@ -31,8 +31,8 @@ struct Collection {
 
 type State = BTreeMap<CollectionName, Arc<Collection>>;
 
-/// The model as a store.
-#[derive(Debug, Default)]
+/// The model as a store. A copy shares what neither changes.
+#[derive(Debug, Clone, Default)]
 pub struct ModelStore {
     state: State,
 }

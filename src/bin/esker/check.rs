@@ -1,7 +1,7 @@
 //! `esker check`: verifies a store against itself; the exit code says clean or not.
 
 use clap::Args;
-use esker::inspect::{self, CheckOptions, CheckReport, Severity};
+use esker::inspect::{self, CheckOptions, CheckReport};
 
 use crate::failure::{Failure, Outcome};
 use crate::opening::StoreArgument;
@@ -13,19 +13,19 @@ Reads the store and changes nothing unless --repair is given. The store must not
 elsewhere. Exit code: 0 clean, 1 not clean or not checkable.
 
 Examples:
-  esker check my.esker             every record on media against the index
-  esker check my.esker --deep      reads large values a second time, as a caller would
+  esker check my.esker             every record on media against index and objects
+  esker check my.esker --deep      reads and verifies all data of objects and large values
   esker check my.esker --repair    rebuilds a lost index from the records; lists what may be
                                    back from the dead because its deletion was lost";
 
-/// Verifies every record on media against the index.
+/// Verifies every record on media against the index and the objects.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
     #[command(flatten)]
     store: StoreArgument,
 
-    /// Reads large values a second time, as a caller would get them.
+    /// Reads and verifies the data of objects too, and large values as a caller would.
     #[arg(long)]
     deep: bool,
 
@@ -76,25 +76,11 @@ fn show(report: &CheckReport) -> Outcome {
     counts.repairs.clear();
     counts.lost.clear();
     counts.unconfirmed.clear();
+    counts.lost_objects.clear();
+    counts.unconfirmed_objects.clear();
     print_fields(&counts)?;
-    for finding in &report.findings {
-        let severity = match finding.severity {
-            Severity::Error => "error",
-            Severity::Warning => "warning",
-        };
-        print_line(&format!(
-            "{severity} at byte {}: {}",
-            finding.offset, finding.detail
-        ))?;
-    }
-    for repair in &report.repairs {
-        print_line(&format!("repaired: {repair}"))?;
-    }
-    for key in &report.lost {
-        print_line(&format!("lost: {key}"))?;
-    }
-    for key in &report.unconfirmed {
-        print_line(&format!("unconfirmed: {key}"))?;
+    for line in report.lines() {
+        print_line(&line)?;
     }
     Ok(())
 }

@@ -158,3 +158,49 @@ fn loom_failed_flush_wakes_who_waits_for_room() {
         assert!(other.join().is_ok_and(|failed| failed));
     });
 }
+
+/// The space thread has the flusher commit for it: it never waits for a commit that is done
+/// already or that nobody makes, whether there is something to write or not. (In models a
+/// wait has no timeout, so a wake-up that is lost is a deadlock.)
+#[test]
+fn loom_awaited_commit() {
+    model("awaited commit", &["ended"], || {
+        let tiny = tiny(2, 3, 0);
+        let flusher = {
+            let tiny = tiny.clone();
+            thread::spawn(move || tiny.log.flusher())
+        };
+        let appended = {
+            let mut appender = tiny.log.appender();
+            appender.append(&new_put(&[1], &[0; 8], COMMIT_STREAM))
+        };
+        assert!(appended.is_ok());
+        assert!(tiny.log.await_commit().is_ok());
+        // The first may have been under way before the record came; the second was not.
+        assert!(tiny.log.await_commit().is_ok());
+        assert_eq!(tiny.log.durable(), 1);
+        tiny.log.stop();
+        assert!(flusher.join().is_ok());
+        witness("ended");
+    });
+}
+
+/// The same, when the log stops meanwhile: nobody waits for ever.
+#[test]
+fn loom_awaited_commit_of_a_log_that_stops() {
+    model("awaited commit and stop", &["ended"], || {
+        let tiny = tiny(2, 3, 0);
+        let flusher = {
+            let tiny = tiny.clone();
+            thread::spawn(move || tiny.log.flusher())
+        };
+        let waiting = {
+            let tiny = tiny.clone();
+            thread::spawn(move || tiny.log.await_commit().is_ok())
+        };
+        tiny.log.stop();
+        assert!(waiting.join().is_ok_and(|ok| ok));
+        assert!(flusher.join().is_ok());
+        witness("ended");
+    });
+}

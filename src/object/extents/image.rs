@@ -115,6 +115,7 @@ impl ExtentMap {
     }
 
     /// Appends the map alone to `bytes`.
+    #[cfg(test)]
     pub(crate) fn encode(&self, bytes: &mut Vec<u8>) {
         self.encode_shared(&mut LeafWriter::new(), bytes);
     }
@@ -123,6 +124,7 @@ impl ExtentMap {
     ///
     /// # Errors
     /// [`Invalid`] when the bytes are not a map, or not one of a store with this unit.
+    #[cfg(test)]
     pub(crate) fn decode(bytes: &[u8], unit: Unit) -> Result<(Self, usize), Invalid> {
         Self::decode_shared(bytes, &mut LeafReader::new(unit))
     }

@@ -184,6 +184,7 @@ const _: () = assert!(size_of::<ExtentMap>() <= 24);
 
 impl ExtentMap {
     /// A map of nothing.
+    #[cfg(test)]
     pub(crate) fn new() -> Self {
         Self::default()
     }
@@ -228,6 +229,7 @@ impl ExtentMap {
     }
 
     /// Number of blocks that are mapped.
+    #[cfg(test)]
     pub(crate) fn len_blocks(&self) -> u64 {
         self.each_leaf().map(|leaf| leaf.blocks() as u64).sum()
     }

@@ -21,7 +21,7 @@ fn with_threads(tested: &Tested, f: impl FnOnce()) {
 
 impl Tested {
     fn write(&self, model: &mut Model, some: &[Change]) -> Result<()> {
-        self.append(some, some.len() % 2 == 0, &mut |rooms| {
+        self.append(some, some.len().is_multiple_of(2), &mut |rooms| {
             self.log.wait_for_room(rooms, None)
         })?;
         self.log.throttle(1 << 20)?;

@@ -1,0 +1,1 @@
+//! Errors that were found, each small.
