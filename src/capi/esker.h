@@ -169,6 +169,9 @@ int esker_create(const char *path, const esker_options *options, esker_store **s
 /* -ENOENT: no store there. -EBUSY: open elsewhere. */
 int esker_open(const char *path, const esker_options *options, esker_store **store);
 
+/* 1: a process has the store open for writing; 0: none. Looks at the lock, and opens nothing. */
+int esker_in_use(const char *path);
+
 /* Waits for everything queued, calls what callbacks are left, and closes. -EBUSY: handles
  * are still out (5); the store stays open. After any other result the handle is gone; an error
  * says that the next open will recover the store as after a crash. */

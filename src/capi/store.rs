@@ -5,7 +5,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use super::values::{Buf, Bytes, text};
-use super::{Failure, Outcome, give, guard_unit, guard64, handle, handle_mut, take_back};
+use super::{Failure, Outcome, give, guard, guard_unit, guard64, handle, handle_mut, take_back};
+use crate::device::{FileDevice, FileOptions};
 use crate::inspect::{self, CheckOptions, Severity};
 use crate::sync::SharedArc;
 use crate::{Durability, ObjectStore, Options, Statfs};
@@ -106,6 +107,24 @@ pub unsafe extern "C" fn esker_open(
 ) -> c_int {
     // SAFETY: as this function's caller was told.
     unsafe { start(path, options, to, |path, options| ObjectStore::open(path, options)) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn esker_in_use(path: *const c_char) -> c_int {
+    guard(|| {
+        // SAFETY: esker.h, convention 2.
+        let path = unsafe { text(path) }?;
+        let options = FileOptions {
+            read_only: true,
+            direct_io: false,
+            io_uring: false,
+        };
+        match FileDevice::open(Path::new(OsStr::from_bytes(path.to_bytes())), &options) {
+            Ok(_) => Ok(0),
+            Err(crate::Error::InUse) => Ok(1),
+            Err(error) => Err(error.into()),
+        }
+    })
 }
 
 #[unsafe(no_mangle)]

@@ -72,13 +72,7 @@ uint64_t EskerStore::cache_bytes() const
 
 bool EskerStore::test_mount_in_use()
 {
-  Options options;
-  options.set("read_only", 1);
-  esker_store *s = nullptr;
-  int r = esker_open(block_path().c_str(), options.get(), &s);
-  if (r == 0)
-    esker_close(s);
-  return r == -EBUSY;
+  return esker_in_use(block_path().c_str()) == 1;
 }
 
 // `block` is a link to a device, or a file. As for BlueStore, whose options name them.

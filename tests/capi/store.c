@@ -86,6 +86,7 @@ esker_store *test_create(const char *folder)
     esker_store *again = NULL;
     CHECK(esker_create(path, options, &again) < 0 && again == NULL);
     CHECK(esker_open(path, NULL, &again) == -EBUSY && again == NULL);
+    CHECK(esker_in_use(path) == 1);
     esker_options_free(options);
     return store;
 }
@@ -214,6 +215,8 @@ void test_reopen(esker_store *store, const char *folder)
     esker_coll_close(coll);
     OK(esker_close(store));
 
+    CHECK(esker_in_use(path) == 0);
+    CHECK(esker_in_use("/nowhere/at all") == -ENOENT);
     CHECK(esker_check(path, ESKER_CHECK_DEEP, see_bytes, &findings) == 0);
     CHECK(findings.len == 0);
     CHECK(esker_check(path, ESKER_CHECK_REPAIR, NULL, NULL) == 0);

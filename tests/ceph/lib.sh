@@ -40,8 +40,7 @@ mirror() {
 # Whether the mirror has a file; tells "no server" from "something is broken".
 reachable() {
     /usr/lib/apt/apt-helper -oAcquire::Retries=2 -oAcquire::http::Timeout=20 \
-        download-file "$1" /dev/null >/dev/null 2>&1 ||
-        /usr/lib/apt/apt-helper -oAcquire::Retries=2 download-file "$1" "$CACHE/.probe" >/dev/null 2>&1
+        download-file "$1" "$CACHE/.probe" >/dev/null 2>&1
 }
 
 # Packages of this machine that a step needs.
