@@ -12,7 +12,9 @@ fn tree() -> &'static Path {
 
 /// Runs a command to its end; its output is the message when it fails.
 fn run(command: &mut Command) -> String {
-    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let output = command
+        .output()
+        .unwrap_or_else(|error| panic!("{command:?}: {error}"));
     assert!(
         output.status.success(),
         "{command:?} failed\n{}{}",
@@ -25,7 +27,9 @@ fn run(command: &mut Command) -> String {
 /// Names of global symbols that a library defines.
 fn symbols(arguments: &[&str], library: &Path) -> BTreeSet<String> {
     let listing = run(Command::new("nm").args(arguments).arg(library));
-    let names = listing.lines().filter_map(|line| line.split_whitespace().nth(2));
+    let names = listing
+        .lines()
+        .filter_map(|line| line.split_whitespace().nth(2));
     names.map(str::to_owned).collect()
 }
 
@@ -59,7 +63,14 @@ fn compile(prefix: &Path, to: &Path, is_static: bool) {
     };
     let flags = run(flags.args(wanted));
     let mut gcc = Command::new("gcc");
-    gcc.args(["-std=c11", "-g", "-Wall", "-Wextra", "-Werror", "-D_POSIX_C_SOURCE=200809L"]);
+    gcc.args([
+        "-std=c11",
+        "-g",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        "-D_POSIX_C_SOURCE=200809L",
+    ]);
     for source in fs::read_dir(tree().join("tests/capi")).unwrap() {
         let source = source.unwrap().path();
         if source.extension().is_some_and(|extension| extension == "c") {
@@ -97,16 +108,25 @@ fn a_c_program_uses_every_function() {
     let declared = declared();
     assert!(declared.len() > 90, "{declared:?}");
     let shared = symbols(&["-D", "--defined-only"], &prefix.join("lib/libesker.so"));
-    assert_eq!(shared, declared, "libesker.so exports what esker.h declares");
+    assert_eq!(
+        shared, declared,
+        "libesker.so exports what esker.h declares"
+    );
     let archive = symbols(&["-g", "--defined-only"], &prefix.join("lib/libesker.a"));
-    assert_eq!(archive, declared, "libesker.a exports what esker.h declares");
+    assert_eq!(
+        archive, declared,
+        "libesker.a exports what esker.h declares"
+    );
 
     let mut text = String::new();
     for source in fs::read_dir(tree().join("tests/capi")).unwrap() {
         text += &fs::read_to_string(source.unwrap().path()).unwrap();
     }
     for name in &declared {
-        assert!(text.contains(&format!("{name}(")), "tests/capi does not use {name}");
+        assert!(
+            text.contains(&format!("{name}(")),
+            "tests/capi does not use {name}"
+        );
     }
 
     let program = directory.path().join("capi");

@@ -31,8 +31,12 @@ pub unsafe extern "C" fn esker_list(
         // SAFETY: esker.h, conventions 2, 3 and 5.
         let (store, collection) = unsafe { collection(coll) }?;
         // SAFETY: as above.
-        let (start, end) =
-            unsafe { (bound(start, ObjectName::min())?, bound(end, ObjectName::max())?) };
+        let (start, end) = unsafe {
+            (
+                bound(start, ObjectName::min())?,
+                bound(end, ObjectName::max())?,
+            )
+        };
         Ok(store.collection_list(collection, &start, &end, max)?)
     };
     // SAFETY: esker.h, convention 3.

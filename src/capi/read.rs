@@ -103,9 +103,8 @@ pub unsafe extern "C" fn esker_read(
     len: u64,
     to: *mut Buf,
 ) -> c_int {
-    let read = |(store, collection, object): Place<'_>| {
-        Ok(store.read(collection, &object, offset, len)?)
-    };
+    let read =
+        |(store, collection, object): Place<'_>| Ok(store.read(collection, &object, offset, len)?);
     // SAFETY: esker.h, conventions 2 to 5.
     unsafe { fill(coll, object, to, read) }
 }
@@ -225,9 +224,8 @@ pub unsafe extern "C" fn esker_omap_get_header(
     object: *const Oid,
     header: *mut Buf,
 ) -> c_int {
-    let read = |(store, collection, object): Place<'_>| {
-        Ok(store.omap_get_header(collection, &object)?)
-    };
+    let read =
+        |(store, collection, object): Place<'_>| Ok(store.omap_get_header(collection, &object)?);
     // SAFETY: esker.h, conventions 2 to 5.
     unsafe { fill(coll, object, header, read) }
 }

@@ -96,7 +96,11 @@ pub unsafe extern "C" fn esker_create(
     to: *mut *mut StoreHandle,
 ) -> c_int {
     // SAFETY: as this function's caller was told.
-    unsafe { start(path, options, to, |path, options| ObjectStore::create(path, options)) }
+    unsafe {
+        start(path, options, to, |path, options| {
+            ObjectStore::create(path, options)
+        })
+    }
 }
 
 #[unsafe(no_mangle)]
@@ -106,7 +110,11 @@ pub unsafe extern "C" fn esker_open(
     to: *mut *mut StoreHandle,
 ) -> c_int {
     // SAFETY: as this function's caller was told.
-    unsafe { start(path, options, to, |path, options| ObjectStore::open(path, options)) }
+    unsafe {
+        start(path, options, to, |path, options| {
+            ObjectStore::open(path, options)
+        })
+    }
 }
 
 #[unsafe(no_mangle)]

@@ -392,7 +392,11 @@ mod tests {
 
     #[test]
     fn a_claimed_length_takes_no_memory() {
-        assert!(Decoder::new(&[b"\x01\0\0\0\xff\xff\xff\xff"]).set().is_err());
+        assert!(
+            Decoder::new(&[b"\x01\0\0\0\xff\xff\xff\xff"])
+                .set()
+                .is_err()
+        );
         assert!(Decoder::new(&[b"\xff\xff\xff\xff"]).set().is_err());
     }
 }

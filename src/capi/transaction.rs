@@ -51,7 +51,10 @@ unsafe fn own(bytes: Bytes) -> Outcome<Cow<'static, [u8]>> {
 unsafe fn own_all(data: *const Bytes, count: usize) -> Outcome<Vec<Cow<'static, [u8]>>> {
     // SAFETY: the caller's promise.
     let all = unsafe { strings(data, count) }?;
-    Ok(all.into_iter().map(|bytes| Cow::Owned(bytes.to_vec())).collect())
+    Ok(all
+        .into_iter()
+        .map(|bytes| Cow::Owned(bytes.to_vec()))
+        .collect())
 }
 
 type Pair = (Cow<'static, [u8]>, Cow<'static, [u8]>);

@@ -238,7 +238,8 @@ impl Oid {
             return Ok(ObjectName::max());
         }
         // SAFETY: the caller's promise.
-        let (nspace, key, name) = unsafe { (self.nspace.get()?, self.key.get()?, self.name.get()?) };
+        let (nspace, key, name) =
+            unsafe { (self.nspace.get()?, self.key.get()?, self.name.get()?) };
         Ok(ObjectName::new(self.pool, self.hash, name)
             .with_shard(self.shard)
             .with_nspace(nspace)
