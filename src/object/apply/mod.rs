@@ -124,10 +124,10 @@ impl Objects {
             let mut names = space.names.write();
             let before = names.len() as i64;
             for (work, id) in works() {
-                if let Some(old) = &work.old_name {
-                    if names.get(&**old) == Some(id) {
-                        names.remove(&**old);
-                    }
+                if let Some(old) = &work.old_name
+                    && names.get(&**old) == Some(id)
+                {
+                    names.remove(&**old);
                 }
             }
             for (work, id) in works().filter(|(work, _)| !work.is_removed) {

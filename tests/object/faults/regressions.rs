@@ -107,7 +107,7 @@ fn a_replaced_object_is_never_absent() {
         while Instant::now() < until || reads.load(Ordering::Relaxed) == 0 {
             step += 1;
             let mut tx = Transaction::new();
-            if step % 2 == 0 {
+            if step.is_multiple_of(2) {
                 tx.remove(PG, &one).write(PG, &one, 0, [vec![7; 300]]);
                 tx.omap_setkeys(PG, &one, [("key", "value")]);
             } else {
