@@ -26,7 +26,7 @@ pub(crate) mod tests;
 
 use std::time::Duration;
 
-use crate::device::{AlignedBuf, Device};
+use crate::device::{Device, ReadOp};
 use crate::format::{Address, Cut, Geometry, HEAD_COUNT, Invalid, LengthCode, Record, Seqno};
 use crate::sync::{
     Arc, AtomicBool, AtomicU64, Condvar, MODEL, Mutex, MutexGuard, Ordering, SharedArc,
@@ -567,7 +567,7 @@ impl Log {
 
     /// Reads `into` from the device, counting errors and trying again: a transient error or
     /// a page of zeros under memory pressure must not become a lost value.
-    pub(crate) fn read_device(&self, offset: u64, into: &mut AlignedBuf) -> Result<()> {
+    pub(crate) fn read_device(&self, offset: u64, into: &mut [u8]) -> Result<()> {
         let mut attempt = 0;
         loop {
             match self.device.read(offset, into) {
@@ -586,6 +586,16 @@ impl Log {
                 }
             }
         }
+    }
+
+    /// Performs all reads, in parallel where the device can; one that fails is tried again
+    /// by itself.
+    pub(crate) fn read_device_many(&self, ops: &mut [ReadOp<'_>]) -> Result<()> {
+        if ops.len() > 1 && self.device.read_many(ops).is_ok() {
+            return Ok(());
+        }
+        ops.iter_mut()
+            .try_for_each(|op| self.read_device(op.offset, op.into))
     }
 
     pub(crate) fn flush_device(&self) -> Result<()> {

@@ -6,7 +6,7 @@
 
 use std::cell::RefCell;
 
-use crate::device::AlignedBuf;
+use crate::device::{AlignedBuf, ReadOp};
 use crate::format::{Address, Invalid, payload_checksum};
 use crate::log::{Counters, Log};
 use crate::sync::SharedArc;
@@ -32,10 +32,27 @@ impl Run {
         let whole = self.checksums.len() as u64 - 1;
         whole * BLOCK_BYTES + u64::from(self.tail_sectors) * SECTOR_BYTES
     }
+
+    /// Parts of it that are read with one call each.
+    fn pieces(&self) -> impl Iterator<Item = Piece<'_>> {
+        let blocks = (READ_BYTES_MAX / BLOCK_BYTES) as usize;
+        let chunks = (0..)
+            .step_by(READ_BYTES_MAX as usize)
+            .zip(self.checksums.chunks(blocks));
+        chunks.map(|(skip, checksums)| Piece {
+            start: u64::from(self.first) * BLOCK_BYTES + skip,
+            address: self.address,
+            skip,
+            bytes: (self.bytes() - skip).min(READ_BYTES_MAX) as usize,
+            checksums,
+        })
+    }
 }
 
 /// Bytes read at a time; longer runs are several reads.
 const READ_BYTES_MAX: u64 = 1 << 20;
+/// Pieces read at once.
+const PIECES_MAX: usize = 64;
 /// A thread keeps a buffer of at most this size.
 const BUFFER_KEPT_BYTES: usize = 1 << 20;
 
@@ -182,66 +199,117 @@ impl Objects {
         end: u64,
         into: &mut [u8],
     ) -> Result<Option<u64>> {
-        for run in runs {
-            let start = u64::from(run.first) * BLOCK_BYTES;
-            let bytes = run.bytes();
-            let mut at = 0;
-            while at < bytes {
-                let step = READ_BYTES_MAX.min(bytes - at);
-                let wanted = BUFFER.with_borrow_mut(|buffer| -> Result<Option<u64>> {
-                    buffer.resize_for_overwrite(step as usize);
-                    let fresh = self.fetch(log, run.address, at, buffer)?;
-                    for (number, block) in (0..).zip(buffer.chunks(BLOCK_BYTES as usize)) {
-                        let block_start = start + at + number * BLOCK_BYTES;
-                        let sum = run.checksums.get((at / BLOCK_BYTES + number) as usize);
-                        if !fresh || sum != Some(&payload_checksum(block)) {
-                            return Ok(Some(block_start.max(from)));
+        let pieces: Vec<Piece> = runs.iter().flat_map(Run::pieces).collect();
+        let mut left = pieces.as_slice();
+        while !left.is_empty() {
+            let (some, rest) = left.split_at(batch(left));
+            left = rest;
+            let wrong = BUFFER.with_borrow_mut(|buffer| -> Result<Option<u64>> {
+                let bytes: usize = some.iter().map(|piece| piece.bytes).sum();
+                buffer.resize_for_overwrite(bytes);
+                let fresh = self.fetch_all(log, some, buffer)?;
+                let mut rest: &[u8] = buffer;
+                for (piece, fresh) in some.iter().zip(fresh) {
+                    let (data, behind) = rest.split_at(piece.bytes);
+                    rest = behind;
+                    let blocks = data.chunks(BLOCK_BYTES as usize);
+                    for ((number, block), sum) in (0..).zip(blocks).zip(piece.checksums) {
+                        let start = piece.start + number * BLOCK_BYTES;
+                        if !fresh || *sum != payload_checksum(block) {
+                            return Ok(Some(start.max(from)));
                         }
-                        let lo = block_start.max(from);
-                        let hi = (block_start + block.len() as u64).min(end);
+                        let lo = start.max(from);
+                        let hi = (start + block.len() as u64).min(end);
                         if lo < hi {
-                            let part =
-                                &block[(lo - block_start) as usize..(hi - block_start) as usize];
+                            let part = &block[(lo - start) as usize..(hi - start) as usize];
                             into[(lo - offset) as usize..(hi - offset) as usize]
                                 .copy_from_slice(part);
                         }
                     }
-                    if buffer.capacity() > BUFFER_KEPT_BYTES {
-                        *buffer = AlignedBuf::new();
-                    }
-                    Ok(None)
-                })?;
-                if wanted.is_some() {
-                    Counters::add(&log.counters.read_retries, 1);
-                    return Ok(wanted);
                 }
-                at += step;
+                if buffer.capacity() > BUFFER_KEPT_BYTES {
+                    *buffer = AlignedBuf::new();
+                }
+                Ok(None)
+            })?;
+            if wrong.is_some() {
+                Counters::add(&log.counters.read_retries, 1);
+                return Ok(wrong);
             }
         }
         Ok(None)
     }
 
-    /// Reads payload, of which `skip` bytes are left out; false when its segment began
-    /// another life meanwhile.
-    fn fetch(&self, log: &Log, address: Address, skip: u64, into: &mut AlignedBuf) -> Result<bool> {
-        let Some((id, segment, offset)) = log.table().locate(address) else {
-            return Err(Error::Corrupt {
-                offset: log.geometry().device_offset(address),
-                why: Invalid::Field("address"),
-            });
-        };
-        let offset = offset + skip;
-        let seed = segment.seed();
-        let on_device = offset + into.len() as u64 <= u64::from(segment.written());
-        if !on_device && log.appender().copy_pending(id, offset as u32, into) {
-            return Ok(true);
+    /// Reads pieces one behind the other into a buffer, those on the device in parallel where
+    /// it can; says of each whether its segment still has the life it had.
+    fn fetch_all(
+        &self,
+        log: &Log,
+        pieces: &[Piece<'_>],
+        into: &mut AlignedBuf,
+    ) -> Result<Vec<bool>> {
+        let mut fresh = Vec::with_capacity(pieces.len());
+        let mut seeds = Vec::with_capacity(pieces.len());
+        let mut ops = Vec::with_capacity(pieces.len());
+        let mut rest: &mut [u8] = into;
+        for (number, piece) in (0..).zip(pieces) {
+            let (part, behind) = std::mem::take(&mut rest).split_at_mut(piece.bytes);
+            rest = behind;
+            let Some((id, segment, place)) = log.table().locate(piece.address) else {
+                return Err(Error::Corrupt {
+                    offset: log.geometry().device_offset(piece.address),
+                    why: Invalid::Field("address"),
+                });
+            };
+            let place = place + piece.skip;
+            let end = place + part.len() as u64;
+            let seed = segment.seed();
+            let on_device = end <= u64::from(segment.written());
+            if !on_device && log.appender().copy_pending(id, place as u32, part) {
+                fresh.push(true);
+            } else if end > log.geometry().segment_bytes {
+                fresh.push(false);
+            } else {
+                fresh.push(true);
+                seeds.push((number, segment, seed));
+                // Blocks of the device: payload begins and ends on them.
+                ops.push(ReadOp {
+                    offset: log.geometry().segment_offset(id) + place,
+                    into: part,
+                });
+            }
         }
-        let device_offset = log.geometry().segment_offset(id) + offset;
-        if offset + into.len() as u64 > log.geometry().segment_bytes {
-            return Ok(false);
+        log.read_device_many(&mut ops)?;
+        for (number, segment, seed) in seeds {
+            let still: &mut bool = &mut fresh[number];
+            *still &= segment.seed() == seed;
         }
-        // Blocks of the device: payload begins and ends on them.
-        log.read_device(device_offset, into)?;
-        Ok(segment.seed() == seed)
+        Ok(fresh)
     }
+}
+
+/// Part of a run that is read with one call.
+struct Piece<'a> {
+    /// First byte in the object.
+    start: u64,
+    address: Address,
+    /// Bytes behind the address.
+    skip: u64,
+    bytes: usize,
+    checksums: &'a [u32],
+}
+
+/// How many of the first pieces are read at once.
+fn batch(pieces: &[Piece<'_>]) -> usize {
+    let mut bytes = 0;
+    let fits = |piece: &&Piece<'_>| {
+        bytes += piece.bytes as u64;
+        bytes <= READ_BYTES_MAX
+    };
+    pieces
+        .iter()
+        .take(PIECES_MAX)
+        .take_while(fits)
+        .count()
+        .max(1)
 }

@@ -102,6 +102,12 @@ impl Completions {
         }
     }
 
+    /// Whether every callback added so far has been called.
+    pub(crate) fn is_idle(&self) -> bool {
+        let waiting = self.waiting.lock();
+        !waiting.is_busy && waiting.applied.is_empty() && waiting.committed.is_empty()
+    }
+
     /// Returns when every callback added so far has been called.
     pub(crate) fn drain(&self) {
         let mut waiting = self.waiting.lock();

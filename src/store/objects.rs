@@ -302,7 +302,7 @@ impl ObjectStore {
     pub fn flush_commit(&self, _collection: &Collection, callback: Callback) -> bool {
         let inner = self.inner();
         let last = inner.log.appender().next_seqno() - 1;
-        if inner.log.durable() >= last {
+        if inner.log.durable() >= last && inner.completions.is_idle() {
             return true;
         }
         inner.completions.add(last, None, Some(callback));
