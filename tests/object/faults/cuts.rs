@@ -16,7 +16,7 @@ use esker::{Error, Options};
 
 use super::history::History;
 use super::workload::Workload;
-use super::{apply, assert_exact_space, loaded, options, soak};
+use super::{apply, assert_exact_space, assert_sound, loaded, options, soak};
 use crate::common::seed;
 use crate::engine_store::EngineStore;
 
@@ -69,6 +69,7 @@ impl Setup {
         let store = EngineStore::open(device, &self.options)
             .unwrap_or_else(|error| panic!("{context}: open: {error:?}"));
         history.check(&store, &context);
+        assert_sound(&store, &context);
         store
     }
 

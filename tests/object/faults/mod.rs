@@ -99,6 +99,12 @@ pub fn loaded(
     (store, history)
 }
 
+/// The deep check finds nothing.
+pub fn assert_sound(store: &EngineStore, context: &str) {
+    let report = store.store().check(true);
+    assert_eq!(report.errors, 0, "{context}: {:?}", report.lines());
+}
+
 /// What a store says of its space, without what depends on time.
 fn space(store: &EngineStore) -> (Statfs, u64) {
     let live = store.store().store().stats().live_bytes;
