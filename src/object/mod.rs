@@ -230,6 +230,8 @@ fn hint_bits(object_bytes: u64, write_bytes: u64, flags: u32) -> u64 {
 pub(crate) struct Objects {
     pub(crate) table: Table,
     pub(crate) registry: Registry,
+    /// Held by transactions that name the objects they stand for.
+    stripes: Box<[Mutex<()>]>,
     unit: Unit,
     /// Whether there ever was a collection: until then the layer has no partitions.
     in_use: AtomicBool,
@@ -250,6 +252,7 @@ impl Objects {
         Self {
             table: Table::new(),
             registry: Registry::new(),
+            stripes: submit::new_stripes(),
             unit: Unit::new(geometry.unit_bytes),
             in_use: AtomicBool::new(false),
             other_image_bytes: AtomicU64::new(0),

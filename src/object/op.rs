@@ -405,7 +405,7 @@ impl Op<'_> {
     }
 
     /// The objects it names: one or two, or none.
-    fn objects(&self) -> [Option<&ObjectName>; 2] {
+    pub(super) fn objects(&self) -> [Option<&ObjectName>; 2] {
         match self {
             Self::Nop
             | Self::CreateCollection { .. }

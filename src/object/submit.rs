@@ -1,15 +1,30 @@
 //! One way in for transactions: their collections are locked, then they are planned and
 //! applied.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+
+use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::Result;
 use crate::format::Seqno;
 use crate::log::Log;
-use crate::sync::SharedArc;
+use crate::sync::{MODEL, Mutex, SharedArc};
 
 use super::plan::plan;
-use super::{CollectionName, Objects, Op, Slot, Transaction};
+use super::{CollectionName, ObjectName, Objects, Op, Slot, Transaction};
+
+/// Locks that stand for the names of objects.
+const STRIPES: usize = if MODEL { 2 } else { 1024 };
+
+/// The locks of names.
+pub(super) fn new_stripes() -> Box<[Mutex<()>]> {
+    (0..STRIPES).map(|_| Mutex::new(())).collect()
+}
+
+fn stripe_of(name: &ObjectName) -> usize {
+    let seed = name.pool().cast_unsigned() << 32 ^ u64::from(name.hash());
+    (xxh3_64_with_seed(name.name(), seed) % STRIPES as u64) as usize
+}
 
 impl Objects {
     /// Applies transactions as one; returns the seqno whose commit makes them durable.
@@ -41,6 +56,18 @@ impl Objects {
         // In the order of names: two transactions over the same collections never wait for
         // each other.
         let _order: Vec<_> = slots.values().map(|slot| slot.order.lock()).collect();
+        let stripes: BTreeSet<usize> = transactions
+            .iter()
+            .flat_map(Transaction::ops)
+            .flat_map(Op::objects)
+            .flatten()
+            .map(stripe_of)
+            .collect();
+        // Collections may overlap: two of them may name one object.
+        let _names: Vec<_> = stripes
+            .iter()
+            .map(|stripe| self.stripes[*stripe].lock())
+            .collect();
         let mut plan = plan(self, log, &slots, transactions)?;
         let seqno = self.apply(log, &mut plan)?;
         applied(seqno);
