@@ -10,7 +10,7 @@ use crate::format::{Address, ExtentRecord, Invalid, Kind, Record, Seqno};
 use crate::sync::SharedArc;
 
 use super::change;
-use super::extents::References;
+use super::extents::{BLOCK_BYTES, References};
 use super::records::{OmapRecord, Operation, decode_operation};
 use super::table::SHARDS;
 use super::{CollectionName, ObjectId, ObjectName, Objects, SpaceId, split_stored_name};
@@ -106,7 +106,8 @@ impl Objects {
         losers.into_iter().map(|(_, name)| name).collect()
     }
 
-    /// Takes out what lies at places that are lost; returns what, for people.
+    /// Takes out what lies at places that are lost, and gives an object that ends before its
+    /// data another end; returns what, for people.
     pub(crate) fn salvage_places(&self, is_lost: &dyn Fn(Address) -> bool) -> Vec<String> {
         let mut lines = Vec::new();
         for number in 0..SHARDS {
@@ -131,6 +132,11 @@ impl Objects {
                         lines.push(format!(
                             "{name}: blocks {first} to {last}, which read as zeros"
                         ));
+                    }
+                    // Its size is lost, or its source was.
+                    if node.extents.end_block() > node.bytes.div_ceil(BLOCK_BYTES) {
+                        node.bytes = node.extents.end_block() * BLOCK_BYTES;
+                        lines.push(format!("{name}: its size; it ends with its last block"));
                     }
                     let Some(omap) = &mut node.omap else { continue };
                     let id = ObjectId { family: 0, member };
