@@ -127,13 +127,13 @@ fn stray_records_are_found() {
     // Of an object that is there: it is newer than the object is. The log counts it as live.
     let (device, one, id) = store();
     append_stray(&one, id);
-    assert_eq!(structures(&one), [Structure::Stray, Structure::LiveBytes]);
+    assert_eq!(structures(&one), [Structure::LiveBytes, Structure::Stray]);
     drop((one, device));
     // Of one that never was: also when the store is opened again.
     let (device, one, id) = store();
     let family = id.family + 1000;
     append_stray(&one, ObjectId { family, member: 0 });
-    assert_eq!(structures(&one), [Structure::Stray, Structure::LiveBytes]);
+    assert_eq!(structures(&one), [Structure::LiveBytes, Structure::Stray]);
     drop(one);
     let store = ObjectStore::open_on(device, &Options::default()).unwrap();
     assert_eq!(structures(&store), [Structure::Stray]);
