@@ -162,9 +162,7 @@ pub fn stat(arguments: &StatArguments) -> Outcome {
     let name = place.existing(&arguments.object)?;
     let description =
         describe(&place, &name).map_err(|error| place.explain_object(&name, &error))?;
-    arguments
-        .output
-        .print(&description, |item| print_fields(item))
+    arguments.output.print(&description, print_fields)
 }
 
 fn describe(place: &Place<'_>, name: &ObjectName) -> esker::Result<Description> {

@@ -75,7 +75,7 @@ impl FromStr for Sizes {
                 if bound == 0 || !bound.is_multiple_of(BLOCK_BYTES) || bound > OBJECT_BYTES {
                     return Err("sizes are multiples of 4K from 4K to 4M".into());
                 }
-                if OBJECT_BYTES % bound != 0 {
+                if !OBJECT_BYTES.is_multiple_of(bound) {
                     return Err("an object of 4M must be whole operations, as with 4K, 64K".into());
                 }
             }
