@@ -132,7 +132,7 @@ fn every_part_of_every_object_survives() {
         said.starts_with("exported 9 objects of 2 collections"),
         "{said}"
     );
-    place.succeed(&["mkfs", "t.esker", "--capacity", "64M"]);
+    place.succeed(&["mkfs", "t.esker", "--capacity", "1G"]);
     let said = place.text(&["import", "t.esker", "all.arc"]);
     assert!(
         said.starts_with("imported 9 objects of 2 collections"),

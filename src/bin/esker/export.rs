@@ -27,10 +27,10 @@ use crate::progress::Progress;
 use crate::size::{format_count, format_size};
 
 const EXAMPLES: &str = "\
-Keys and values: each entry becomes a file: its key is the path below DIR, its value the contents. Keys that are
-no relative path inside DIR (absolute, with `..`, `.`, an empty component or a NUL, or empty)
-are refused, named on standard error, counted, and the exit code is 1; so are keys that need a
-file where a directory must be. Existing files are overwritten.
+Keys and values: each entry becomes a file: its key is the path below TO, its value the contents.
+Keys that are no relative path inside TO (absolute, with `..`, `.`, an empty component or a NUL,
+or empty) are refused, named on standard error, counted, and the exit code is 1; so are keys that
+need a file where a directory must be. Existing files are overwritten.
 
 Objects: with --collection TO is an archive, which holds every object of the collection with
 its data, holes, attributes, omap header and omap. Each frame of it is checksummed; `esker

@@ -20,9 +20,9 @@ use crate::size::{format_count, format_size};
 const VALUE_BYTES_MAX: u64 = 64 << 20;
 
 const EXAMPLES: &str = "\
-A directory: each regular file becomes an entry: its key is the path below DIR, byte for byte, its value the
-contents, up to 64 MiB. Existing keys are overwritten. Symbolic links and special files are
-skipped and counted; names, times and permissions of directories are not kept.
+A directory: each regular file becomes an entry: its key is the path below FROM, byte for byte,
+its value the contents, up to 64 MiB. Existing keys are overwritten. Symbolic links and special
+files are skipped and counted; names, times and permissions of directories are not kept.
 
 An archive of `esker export --collection`: its collections are made if they are not there, and
 its objects in them. An archive in a file is checked as a whole before anything is changed. One
