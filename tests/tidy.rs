@@ -167,7 +167,9 @@ fn unsafe_code_stays_at_home() {
             let has_unsafe = code
                 .split(|c: char| !c.is_alphanumeric() && c != '_')
                 .any(|word| word == "unsafe");
-            if has_unsafe && !homes.contains(&file.as_str()) {
+            // The C ABI takes pointers everywhere.
+            let is_home = homes.contains(&file.as_str()) || file.starts_with("src/capi/");
+            if has_unsafe && !is_home {
                 complaints.push(format!("{file}:{}: unsafe outside its homes", number + 1));
             }
         }

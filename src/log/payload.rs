@@ -335,7 +335,7 @@ impl Appender {
                 self.most_bytes_of(room, records)
             };
             let gain = segment.saturating_sub(first + room.largest).max(1);
-            return bytes.div_ceil(gain) as usize;
+            return bytes.div_ceil(gain).min(room.records) as usize;
         }
         let waste = first + u64::from(geometry.block_bytes) + room.largest;
         let bytes = self.most_bytes_of(room, records);
