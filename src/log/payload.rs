@@ -339,11 +339,16 @@ impl Appender {
         }
         let waste = first + u64::from(geometry.block_bytes) + room.largest;
         let bytes = self.most_bytes_of(room, records);
-        let by_bytes = bytes.checked_div(segment.saturating_sub(waste + room.largest_payload));
         // Large payload: each begins a segment, and so may a record that follows it.
         let others = (bytes - room.payload).div_ceil(segment.saturating_sub(waste).max(1));
         let by_records = (2 * room.payload_records + others + 1).min(room.records);
-        by_bytes.map_or(by_records, |by_bytes| by_records.min(by_bytes + 1)) as usize
+        let gain = segment.saturating_sub(waste + room.largest_payload);
+        let by_bytes = if gain > 0 {
+            bytes.div_ceil(gain)
+        } else {
+            u64::MAX
+        };
+        by_records.min(by_bytes) as usize
     }
 
     /// Free segments kept from a purpose by another's claim, and by slack.
@@ -379,12 +384,13 @@ impl Appender {
 }
 
 /// Frames of one head that may be begun for a room, when `records` are appended to all heads:
-/// with payload one for each record that has some, and one behind it; else only one after a
+/// with payload one for each record that has some, and one for the others behind it; else only one after a
 /// payload frame; and whenever so many seqnos went elsewhere that a frame cannot express the
 /// distance.
 fn frames_for(room: &Room, records: u64) -> u64 {
     let alone = if room.payload > 0 {
-        2 * room.payload_records + 1
+        let plain = room.records - room.payload_records;
+        room.payload_records + plain.min(room.payload_records + 1)
     } else {
         1
     };
