@@ -326,29 +326,39 @@ impl Appender {
         }
         let geometry = &self.geometry;
         let first = first_record_offset(geometry.unit_bytes);
-        let segment = geometry.segment_bytes - geometry.header_bytes();
-        // Each segment may waste up to the largest record at its end.
-        if room.payload == 0 {
-            let bytes = if frames_for(room, records) == 1 {
-                room.bytes
-            } else {
-                self.most_bytes_of(room, records)
-            };
-            let gain = segment.saturating_sub(first + room.largest).max(1);
-            return bytes.div_ceil(gain).min(room.records) as usize;
-        }
-        let waste = first + u64::from(geometry.block_bytes) + room.largest;
-        let bytes = self.most_bytes_of(room, records);
-        // Large payload: each begins a segment, and so may a record that follows it.
-        let others = (bytes - room.payload).div_ceil(segment.saturating_sub(waste).max(1));
-        let by_records = (2 * room.payload_records + others + 1).min(room.records);
-        let gain = segment.saturating_sub(waste + room.largest_payload);
-        let by_bytes = if gain > 0 {
-            bytes.div_ceil(gain)
+        // Each may waste up to the largest record at its end.
+        let waste = if room.payload > 0 {
+            first + u64::from(geometry.block_bytes) + room.largest + room.largest_payload
         } else {
-            u64::MAX
+            first + room.largest
         };
-        by_records.min(by_bytes) as usize
+        let gain = (geometry.segment_bytes - geometry.header_bytes()).saturating_sub(waste);
+        let bytes = if room.payload == 0 && frames_for(room, records) == 1 {
+            room.bytes
+        } else {
+            self.most_bytes_of(room, records)
+        };
+        // Each has one record at least.
+        let by_bytes = bytes
+            .checked_div(gain)
+            .map_or(room.records, |_| bytes.div_ceil(gain).min(room.records));
+        by_bytes.min(self.segments_by_records(room, records)) as usize
+    }
+
+    /// The same where few records have payload, which may be large, and many have none: each
+    /// with payload begins a segment, and so may one that follows it.
+    fn segments_by_records(&self, room: &Room, records: u64) -> u64 {
+        if room.payload == 0 {
+            return u64::MAX;
+        }
+        let geometry = &self.geometry;
+        let frame = first_record_offset(geometry.unit_bytes) + u64::from(geometry.block_bytes);
+        let frames = 2 * room.payload_records + 1 + ((records - room.records) >> DELTA_BITS);
+        let wanted = self.heads[usize::from(room.head)].wanted_area;
+        let bytes = 2 * room.bytes + wanted + frames * frame;
+        let segment = geometry.segment_bytes - geometry.header_bytes();
+        let gain = segment.saturating_sub(frame + room.largest).max(1);
+        2 * room.payload_records + bytes.div_ceil(gain) + 1
     }
 
     /// Free segments kept from a purpose by another's claim, and by slack.
@@ -384,15 +394,15 @@ impl Appender {
 }
 
 /// Frames of one head that may be begun for a room, when `records` are appended to all heads:
-/// with payload one for each record that has some, and one for the others behind it; else only one after a
-/// payload frame; and whenever so many seqnos went elsewhere that a frame cannot express the
-/// distance.
+/// with payload each record may need one; else only one after a payload frame, and whenever
+/// so many seqnos went elsewhere that a frame cannot express the distance.
 fn frames_for(room: &Room, records: u64) -> u64 {
-    let alone = if room.payload > 0 {
-        let plain = room.records - room.payload_records;
-        room.payload_records + plain.min(room.payload_records + 1)
+    if room.payload > 0 {
+        room.records
     } else {
-        1
-    };
-    alone + ((records - room.records) >> DELTA_BITS)
+        1 + ((records - room.records) >> DELTA_BITS)
+    }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;
