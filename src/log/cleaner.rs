@@ -40,6 +40,9 @@ const RETRY: Duration = Duration::from_millis(1);
 const TOMBSTONE_SHARE: u64 = 32;
 /// Victims cleaned for each segment of callers' writes while nobody waits, at most.
 const VICTIMS_A_SEGMENT: u64 = 64;
+/// So often newer images give hope while callers wait: both generations of all of them, and
+/// then some. Images are written for ever else, and nobody is told that there is no space.
+const RENEWALS_MAX: u64 = 40;
 /// A victim must give back at least this share of a segment.
 const GAIN_SHARE: u64 = 128;
 
@@ -61,6 +64,8 @@ pub(crate) struct Effort {
     chosen: VecDeque<SegmentId>,
     /// Bytes of tombstones that replay needs, when they were chosen.
     held_bytes: u64,
+    /// Newer images since a caller wrote.
+    renewals: u64,
     /// Reads the next victim meanwhile. Whoever has it has the flusher too, and leaves
     /// commits to it.
     ahead: Option<ReadAhead>,
@@ -82,6 +87,7 @@ impl Effort {
             asked_at: None,
             chosen: VecDeque::new(),
             held_bytes: 0,
+            renewals: 0,
             ahead: None,
             window: AlignedBuf::new(),
             frame: Vec::new(),
@@ -96,11 +102,15 @@ impl Effort {
             self.credit = self.credit.saturating_add(earned).min(most);
             self.clock = clock;
             self.fruitless = 0;
+            self.renewals = 0;
             self.checkpointed = false;
         }
         if horizon != self.horizon {
             self.horizon = horizon;
-            self.fruitless = 0;
+            self.renewals += 1;
+            if self.renewals < RENEWALS_MAX {
+                self.fruitless = 0;
+            }
         }
     }
 
@@ -127,7 +137,7 @@ impl Effort {
 
     /// Whether to ask for newer images: once for each horizon.
     fn may_ask(&mut self) -> bool {
-        self.asked_at.replace(self.horizon) != Some(self.horizon)
+        self.renewals < RENEWALS_MAX && self.asked_at.replace(self.horizon) != Some(self.horizon)
     }
 }
 
