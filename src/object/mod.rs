@@ -1,7 +1,7 @@
 //! The object layer: Ceph's `ObjectStore` semantics on the log (`design/objects.md`).
 //!
 //! Names, collections and transactions are the vocabulary; they do no I/O and know nothing
-//! of the log. [`Objects`] owns the records of objects: it plans and applies transactions,
+//! of the log. `Objects` owns the records of objects: it plans and applies transactions,
 //! reads, and does for the log what an owner does.
 
 mod apply;
