@@ -73,7 +73,6 @@ pub(crate) struct Appended {
     pub(crate) address: Address,
     pub(crate) seqno: Seqno,
     /// The first byte of its payload, if it has any.
-    #[allow(dead_code, reason = "the object layer, under way, needs it")]
     pub(crate) payload: Option<Address>,
 }
 

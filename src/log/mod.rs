@@ -10,7 +10,6 @@ mod applier;
 mod checkpoint;
 mod cleaner;
 mod committer;
-#[allow(dead_code, reason = "the object layer, under way, needs it")]
 mod payload;
 mod policy;
 #[cfg(test)]
@@ -60,7 +59,6 @@ pub(crate) struct Position {
     /// The head the record's segment belonged to.
     pub(crate) head: u8,
     /// The first byte of an extent record's payload; unknown in a damaged frame.
-    #[allow(dead_code, reason = "the object layer, under way, needs it")]
     pub(crate) payload: Option<Address>,
 }
 
