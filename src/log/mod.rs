@@ -10,6 +10,7 @@ mod applier;
 mod checkpoint;
 mod cleaner;
 mod committer;
+mod frame;
 mod payload;
 mod policy;
 #[cfg(test)]

@@ -7,7 +7,8 @@
 
 use crate::format::{COMMIT_STREAM, DELTA_BITS, Geometry, HEAD_COUNT, Seqno, first_record_offset};
 
-use super::appender::{Appender, Frame, Purpose};
+use super::appender::{Appender, Purpose};
+use super::frame::Frame;
 
 /// The payload of an extent record: slices that are whole blocks together.
 pub(crate) type Payload<'a> = &'a [&'a [u8]];

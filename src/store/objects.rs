@@ -1,11 +1,11 @@
 //! The object store: Ceph's `ObjectStore` calls on a store.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::future::Future;
+mod commit;
+mod omap_iterator;
+
+use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::path::Path;
-use std::pin::Pin;
-use std::task::{Context, Poll, Waker};
 
 use crate::device::Device;
 use crate::object::{CollectionName, ObjectId, ObjectName, Page, Seen, Slot, Transaction, listing};
@@ -14,16 +14,17 @@ use crate::{Error, Options, Result};
 
 use super::Store;
 
+use commit::CommitState;
+
 pub use super::completions::Callback;
+pub use commit::Commit;
+pub use omap_iterator::OmapIterator;
 
 /// Names or keys, and values, in order.
 pub type Entries = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// Bytes accepted and not yet written beyond which a call waits.
 const UNWRITTEN_BYTES_MAX: u64 = 64 << 20;
-/// Omap entries an iterator reads at first, and at most, at a time.
-const PREFETCH_FIRST: usize = 32;
-const PREFETCH_MAX: usize = 512;
 /// Share of the capacity that `statfs` gives out, in percent: beyond it cleaning costs ever
 /// more, and an operator's "95% full" must not mean a write amplification of 10.
 const OFFERED_PERCENT: u64 = 90;
@@ -669,13 +670,7 @@ impl ObjectStore {
         object: &ObjectName,
     ) -> Result<OmapIterator<'_>> {
         let id = self.with_node(collection, object, |id, _| id)?;
-        Ok(OmapIterator {
-            store: self,
-            id,
-            entries: VecDeque::new(),
-            at_once: PREFETCH_FIRST,
-            status: Ok(()),
-        })
+        Ok(OmapIterator::new(self, id))
     }
 
     // Space.
@@ -728,119 +723,5 @@ fn existing(collection: &Collection) -> Result<()> {
         Ok(())
     } else {
         Err(Error::NoEntry("collection"))
-    }
-}
-
-/// A cursor over the entries of an omap, in the order of their keys. It pins nothing: it
-/// reads some entries ahead, and goes on from the last key when they are used up.
-pub struct OmapIterator<'a> {
-    store: &'a ObjectStore,
-    id: ObjectId,
-    /// The present entry and those read ahead.
-    entries: VecDeque<(Vec<u8>, Vec<u8>)>,
-    at_once: usize,
-    status: Result<()>,
-}
-
-impl OmapIterator<'_> {
-    fn fill(&mut self, bound: Bound<&[u8]>) {
-        let objects = self.store.objects();
-        let log = &self.store.inner().log;
-        match objects.read_omap_from(log, self.id, bound, self.at_once) {
-            Ok(entries) => {
-                self.entries = entries.into();
-                self.at_once = (self.at_once * 4).min(PREFETCH_MAX);
-            }
-            Err(error) => {
-                self.entries.clear();
-                self.status = Err(error);
-            }
-        }
-    }
-
-    fn seek(&mut self, bound: Bound<&[u8]>) {
-        self.status = Ok(());
-        self.at_once = PREFETCH_FIRST;
-        self.fill(bound);
-    }
-
-    /// Goes to the first entry.
-    pub fn seek_to_first(&mut self) {
-        self.seek(Bound::Unbounded);
-    }
-
-    /// Goes to the first entry whose key is `key` or greater.
-    pub fn lower_bound(&mut self, key: &[u8]) {
-        self.seek(Bound::Included(key));
-    }
-
-    /// Goes to the first entry whose key is greater than `key`.
-    pub fn upper_bound(&mut self, key: &[u8]) {
-        self.seek(Bound::Excluded(key));
-    }
-
-    /// Whether it is at an entry.
-    #[must_use]
-    pub fn valid(&self) -> bool {
-        !self.entries.is_empty()
-    }
-
-    /// Goes to the next entry.
-    pub fn next(&mut self) {
-        let Some((key, _)) = self.entries.pop_front() else {
-            return;
-        };
-        if self.entries.is_empty() {
-            self.fill(Bound::Excluded(&key));
-        }
-    }
-
-    /// The key it is at; empty past the end.
-    #[must_use]
-    pub fn key(&self) -> &[u8] {
-        self.entries.front().map_or(&[], |(key, _)| key)
-    }
-
-    /// The value it is at; empty past the end.
-    #[must_use]
-    pub fn value(&self) -> &[u8] {
-        self.entries.front().map_or(&[], |(_, value)| value)
-    }
-
-    /// What went wrong, if anything.
-    ///
-    /// # Errors
-    /// `Io`, `Corrupt`.
-    pub fn status(&self) -> std::result::Result<(), &Error> {
-        match &self.status {
-            Ok(()) => Ok(()),
-            Err(error) => Err(error),
-        }
-    }
-}
-
-#[derive(Default)]
-struct CommitState {
-    result: Option<Result<()>>,
-    waker: Option<Waker>,
-}
-
-/// Ready when a transaction survives power loss.
-pub struct Commit {
-    state: Arc<Mutex<CommitState>>,
-}
-
-impl Future for Commit {
-    type Output = Result<()>;
-
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
-        let mut state = self.state.lock();
-        match state.result.take() {
-            Some(result) => Poll::Ready(result),
-            None => {
-                state.waker = Some(context.waker().clone());
-                Poll::Pending
-            }
-        }
     }
 }
