@@ -243,7 +243,7 @@ pub(super) struct Check<'m> {
     pub(super) media: &'m Media,
     pub(super) deep: bool,
     pub(super) opened: Option<(&'m Log, &'m Owners<Objects>)>,
-    cuts: Vec<Cut>,
+    pub(super) cuts: Vec<Cut>,
     pub(super) objects: ObjectCheck,
     /// Segments whose damage no recovery can meet: both generations of images cover them.
     covered: Vec<u64>,

@@ -94,19 +94,23 @@ impl Check<'_> {
             let detail = format!("{what} of {}: its record has others", objects.describe(*id));
             self.report.error(structure, offset, detail);
         }
-        for id in &standing.unknown_to {
-            let detail = format!("a record that {} does not know of", objects.describe(*id));
-            self.report.error(Structure::Stray, offset, detail);
-        }
-        if seqno >= self.objects.kept_from && seqno > 0 {
+        // Of other epochs nobody knows where they ended: a record may be of a group that a
+        // crash dropped and whose cut is forgotten.
+        let is_known =
+            header.epoch == log.epoch() || self.cuts.iter().any(|cut| cut.epoch == header.epoch);
+        if is_known && seqno >= self.objects.kept_from && seqno > 0 {
+            for id in &standing.unknown_to {
+                let detail = format!("a record that {} does not know of", objects.describe(*id));
+                self.report.error(Structure::Stray, offset, detail);
+            }
             for id in &standing.absent {
                 let last = self.objects.orphans.entry(*id).or_insert((seqno, offset));
                 *last = (*last).max((seqno, offset));
             }
-            if let Some(id) = standing.removes {
-                let last = self.objects.removed.entry(id).or_insert(seqno);
-                *last = seqno.max(*last);
-            }
+        }
+        if let Some(id) = standing.removes {
+            let last = self.objects.removed.entry(id).or_insert(seqno);
+            *last = seqno.max(*last);
         }
         self.payload(header, located, Some(objects));
     }

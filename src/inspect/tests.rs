@@ -129,12 +129,10 @@ fn stray_records_are_found() {
     append_stray(&one, id);
     assert_eq!(structures(&one), [Structure::Stray, Structure::LiveBytes]);
     drop((one, device));
-    // Of one that never was: also when the store is opened again.
+    // Of one that never was.
     let (device, one, id) = store();
     let family = id.family + 1000;
     append_stray(&one, ObjectId { family, member: 0 });
     assert_eq!(structures(&one), [Structure::LiveBytes, Structure::Stray]);
-    drop(one);
-    let store = ObjectStore::open_on(device, &Options::default()).unwrap();
-    assert_eq!(structures(&store), [Structure::Stray]);
+    drop((one, device));
 }

@@ -436,6 +436,11 @@ impl Log {
         self.superblocks.lock().current.cuts.clone()
     }
 
+    /// The open-epoch.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.superblocks.lock().current.epoch
+    }
+
     /// Crashed epochs whose frames may still be on media.
     pub(crate) fn cut_count(&self) -> usize {
         self.superblocks.lock().current.cuts.len()
