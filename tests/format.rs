@@ -7,9 +7,9 @@
 mod round_trips;
 
 use esker::format::{
-    ADDRESS_BITS, Class, Clean, Cut, Extent, FRAME_HEADER_BYTES, FrameHeader, Geometry, HEAD_COUNT,
-    ImageRef, Kind, LENGTH_BITS, PIECE_HEADER_BYTES, PartitionImages, Piece, PieceHeader,
-    PieceKind, RECORD_HEADER_BYTES, RecordFields, Root, RootRef, SEGMENT_HEADER_BYTES,
+    ADDRESS_BITS, CheckpointSegment, Class, Clean, Cut, Extent, FRAME_HEADER_BYTES, FrameHeader,
+    Geometry, HEAD_COUNT, ImageRef, Kind, LENGTH_BITS, PIECE_HEADER_BYTES, PartitionImages, Piece,
+    PieceHeader, PieceKind, RECORD_HEADER_BYTES, RecordFields, Root, RootRef, SEGMENT_HEADER_BYTES,
     SUPERBLOCK_BYTES, Seed, SegmentHeader, Superblock, content_hash, extent_key, extent_value,
     payload_checksums, record_length,
 };
@@ -235,6 +235,14 @@ fn root_piece_is_as_ever() {
         next_seqno: 10,
         next_group: 12,
         clock: 11,
+        segments: vec![CheckpointSegment {
+            segment: 13,
+            generation: 14,
+            epoch: 15,
+            opened_seqno: 16,
+            group: 17,
+            opened_clock: 18,
+        }],
     };
     let body = root.encode();
     let mut bytes = vec![0; PIECE_HEADER_BYTES + body.len()];
@@ -249,7 +257,7 @@ fn root_piece_is_as_ever() {
     golden("root piece", &bytes);
 }
 
-/// The images of version 1.
+/// The images of version 2.
 const GOLDEN: &[(&str, &str)] = &[
     ("record", "6199a4e66642430e03000a0000c803006b657976616c7565"),
     (
@@ -266,19 +274,20 @@ const GOLDEN: &[(&str, &str)] = &[
     ),
     (
         "segment header",
-        "65736b65722e73670100000005000000aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaabbbbbbbbbbbbbbbb\
+        "65736b65722e73670200000005000000aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaabbbbbbbbbbbbbbbb\
          bbbbbbbbbbbbbbbb00000004(6)02(5)ff01000000020000080000000303000006(7)07(7)08(7)0\
-         9(7)0a(7)d0be2c0662e44367(384)",
+         9(7)0a(7)8f6e8f50891df2d8(384)",
     ),
     (
         "root piece",
-        "1d355dec118f227c6573636b02(11)05(7)a6(7)9c3967e1e5f2226604(4)020000060000000101(\
-         7)02(7)03(7)dbffffff01(36)08(7)09(7)05(7)a6ffffff0100000006(7)07(7)d0ffffff01000\
-         000d0ffffff010000000a(7)0c(7)0b(7)",
+        "cee9a4e0f85feff16573636b02(11)05(7)da(7)25c3f3bb2c6c0b8504(4)020000060000000101(\
+         7)02(7)03(7)dbffffff01(36)08(7)09(7)0d0000000e(7)0f(7)10(7)11(7)12(7)05(7)7affff\
+         ff0100000006(7)07(7)a4ffffff01000000a4ffffff010000000a(7)0c(7)0b(7)8cffffff01000\
+         000",
     ),
     (
         "superblock",
-        "65736b65722e73621859374d755e1d6301000000f100000006(7)01(7)02(7)03(7)040000000500\
+        "65736b65722e7362db93ac424441435402000000f100000006(7)01(7)02(7)03(7)040000000500\
          00000400000005000000040000000500000004000000050000000400000005000000040000000500\
          000004000000050000000400000005000000040000000500000003(4)020000bc0200000b(7)ecff\
          ffff0100000006(7)aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaabbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb\

@@ -16,7 +16,7 @@ use rkyv::{Archive, Deserialize, Serialize, rancor};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::bytes::{FieldWriter, u32_at, u64_at};
-use super::{Invalid, Seed, SegmentId, Seqno};
+use super::{Class, Generation, Geometry, Invalid, Seed, SegmentHeader, SegmentId, Seqno};
 
 const MAGIC: u32 = u32::from_le_bytes(*b"esck");
 
@@ -141,6 +141,53 @@ pub struct PartitionImages {
     pub older: Option<ImageRef>,
 }
 
+/// The life of a checkpoint segment: its header, should that be damaged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Archive, Serialize, Deserialize)]
+pub struct CheckpointSegment {
+    /// The segment.
+    pub segment: SegmentId,
+    /// How often it has been reused.
+    pub generation: Generation,
+    /// The open-epoch it was taken into use in.
+    pub epoch: u64,
+    /// The next seqno when it was taken into use.
+    pub opened_seqno: Seqno,
+    /// The group commit that wrote its header.
+    pub group: u64,
+    /// Clock when it was taken into use.
+    pub opened_clock: u64,
+}
+
+impl From<&SegmentHeader> for CheckpointSegment {
+    fn from(header: &SegmentHeader) -> Self {
+        Self {
+            segment: header.segment,
+            generation: header.generation,
+            epoch: header.epoch,
+            opened_seqno: header.opened_seqno,
+            group: header.group,
+            opened_clock: header.opened_clock,
+        }
+    }
+}
+
+impl CheckpointSegment {
+    /// The segment's header.
+    #[must_use]
+    pub fn header(&self, geometry: Geometry) -> SegmentHeader {
+        SegmentHeader {
+            geometry,
+            segment: self.segment,
+            class: Class::Checkpoint,
+            generation: self.generation,
+            epoch: self.epoch,
+            opened_seqno: self.opened_seqno,
+            group: self.group,
+            opened_clock: self.opened_clock,
+        }
+    }
+}
+
 /// The checkpoint: where the images are and which segments they make superfluous.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Archive, Serialize, Deserialize)]
 pub struct Root {
@@ -165,6 +212,8 @@ pub struct Root {
     pub next_group: u64,
     /// The clock when the root was made.
     pub clock: u64,
+    /// The segments of all images and root copies in force.
+    pub segments: Vec<CheckpointSegment>,
 }
 
 impl Root {

@@ -22,7 +22,8 @@ pub use address::{
 pub use hash::{KEY_KINDS, KeyHash, KeyHasher};
 
 pub use checkpoint::{
-    ImageRef, PIECE_HEADER_BYTES, PartitionImages, Piece, PieceHeader, PieceKind, Root, RootRef,
+    CheckpointSegment, ImageRef, PIECE_HEADER_BYTES, PartitionImages, Piece, PieceHeader,
+    PieceKind, Root, RootRef,
 };
 pub use extent::{
     EXTENT_FIXED_BYTES, EXTENT_KEY_BYTES, ExtentRecord, LOGICAL_BLOCK_BYTES, Numbers, extent_key,
@@ -41,7 +42,7 @@ pub use segment::{COMMIT_STREAM, Class, HEAD_COUNT, SEGMENT_HEADER_BYTES, Seed, 
 pub use superblock::{CUTS_MAX, Clean, Cut, Superblock};
 
 /// Version of the format this build reads and writes.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// Why bytes from media were refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

@@ -5,17 +5,17 @@
 //! longer replay, nothing else. A root is published only when everything its images refer
 //! to is durable, and what the new root no longer names is freed only after it is (D10).
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use crate::device::{AlignedBuf, WriteOp};
 use crate::format::{
-    Class, Clean, ImageRef, PIECE_HEADER_BYTES, PartitionImages, Piece, PieceHeader, PieceKind,
-    Root, RootRef, SegmentHeader, SegmentId, Seqno,
+    CheckpointSegment, Class, Clean, ImageRef, PIECE_HEADER_BYTES, PartitionImages, Piece,
+    PieceHeader, PieceKind, Root, RootRef, SegmentHeader, SegmentId, Seqno,
 };
 use crate::sync::{MutexGuard, Ordering};
 use crate::{Error, Result};
 
-use super::recovery::Found;
+use super::recovery::{Found, header_of};
 use super::{Counters, Log, Owner, PATIENCE_OF_CHECKPOINTS, Start, State, Wait};
 
 /// Partitions imaged between two roots: fewer make replay shorter by a little, more make
@@ -48,6 +48,8 @@ pub(crate) struct CheckpointState {
     fresh: Vec<(u32, ImageRef)>,
     /// Where images and first copies of roots go; where second copies go.
     filling: [Option<Filling>; 2],
+    /// Headers of the checkpoint segments.
+    lives: BTreeMap<SegmentId, CheckpointSegment>,
     next_partition: u32,
     /// Whether the present checkpoint may wait for room: not when it is the cleaner's.
     may_wait: bool,
@@ -71,6 +73,11 @@ impl Log {
         self.newest_horizon
             .store(root.newest_horizon, Ordering::Relaxed);
         state.root = root;
+        let used = headers.iter().filter_map(header_of);
+        let of_checkpoints = used.filter(|header| header.class == Class::Checkpoint);
+        state.lives = of_checkpoints
+            .map(|header| (header.segment, CheckpointSegment::from(&header)))
+            .collect();
         self.start_appender(start);
         if self.options.read_only {
             return;
@@ -287,6 +294,9 @@ impl Log {
                 Err(_) => self.wait_for_checkpoint_room()?,
             }
         };
+        state
+            .lives
+            .insert(header.segment, CheckpointSegment::from(&header));
         let filling = Filling {
             header,
             next: self.geometry.header_bytes(),
@@ -388,7 +398,7 @@ impl Log {
         }
         root.covered_by_newest = self.covered(root.newest_horizon);
         root.covered_by_older = self.covered(root.older_horizon);
-        let root_ref = match self.write_root(&mut state, &root) {
+        let root_ref = match self.write_root(&mut state, &mut root) {
             Ok(root_ref) => root_ref,
             Err(error) => {
                 // The images are lost, and what they took is not.
@@ -414,6 +424,8 @@ impl Log {
         self.newest_horizon
             .store(root.newest_horizon, Ordering::Relaxed);
         state.root = root;
+        let kept = state.referenced();
+        state.lives.retain(|segment, _| kept.contains(segment));
         Counters::add(
             &self.counters.partitions_imaged,
             u64::from(PARTITIONS_A_ROOT).min(count as u64),
@@ -449,18 +461,30 @@ impl Log {
         bitmap
     }
 
-    fn write_root(&self, state: &mut CheckpointState, root: &Root) -> Result<RootRef> {
-        let body = root.encode();
+    fn write_root(&self, state: &mut CheckpointState, root: &mut Root) -> Result<RootRef> {
+        // With both segments that may be taken for it.
+        let most = state.lives.len() + 2;
+        root.segments = vec![CheckpointSegment::default(); most];
         let needed = self
             .geometry
-            .round_to_block((PIECE_HEADER_BYTES + body.len()) as u64);
-        let mut copies = Vec::new();
+            .round_to_block((PIECE_HEADER_BYTES + root.encode().len()) as u64);
         for slot in 0..2 {
             let filling = state.filling.get(slot).and_then(Option::as_ref);
             let room = filling.map_or(0, |filling| self.geometry.segment_bytes - filling.next);
             if room < needed {
                 self.fresh_segment(state, slot)?;
             }
+        }
+        // Only what stays in use as long as this root is in force.
+        let named = state.named_with(root);
+        let lives = state.lives.values();
+        root.segments = lives
+            .filter(|life| named.contains(&life.segment))
+            .copied()
+            .collect();
+        let body = root.encode();
+        let mut copies = Vec::new();
+        for slot in 0..2 {
             let mut piece = PieceBuilder::default();
             piece.push(&body);
             let header = PieceHeader {
@@ -515,22 +539,26 @@ impl CheckpointState {
 
     /// Segments that hold anything a root in force names, or are being filled.
     fn referenced(&self) -> HashSet<SegmentId> {
-        let images = self
-            .root
+        self.of(&self.root, &self.root_refs)
+    }
+
+    /// The same when a root is the newest, with its copies in what is being filled.
+    fn named_with(&self, root: &Root) -> HashSet<SegmentId> {
+        self.of(root, self.root_refs.get(..1).unwrap_or_default())
+    }
+
+    fn of(&self, root: &Root, refs: &[RootRef]) -> HashSet<SegmentId> {
+        let images = root
             .partitions
             .iter()
             .flat_map(|images| [&images.newest, &images.older]);
         let pieces = images.flatten().flat_map(|image| &image.pieces);
-        let copies = self.root_refs.iter().flat_map(|root| &root.copies);
-        let filling = self
-            .filling
-            .iter()
-            .flatten()
-            .map(|filling| filling.header.segment);
+        let copies = refs.iter().flat_map(|root| &root.copies);
+        let filling = self.filling.iter().flatten();
         pieces
             .chain(copies)
             .map(|piece| piece.segment)
-            .chain(filling)
+            .chain(filling.map(|filling| filling.header.segment))
             .collect()
     }
 }

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use crate::device::{AlignedBuf, WriteOp};
-use crate::format::{Class, Invalid, SegmentId};
+use crate::format::{Class, Invalid, SegmentHeader, SegmentId};
 use crate::sync::Ordering;
 use crate::{Error, Result};
 
@@ -613,12 +613,15 @@ impl Log {
     pub(crate) fn write_free_header(&self, segment: SegmentId, class: Class) -> Result<()> {
         let entry = self.table.segment(segment);
         entry.set_generation(entry.generation() + 1);
+        let header = self.appender.lock().free_header(segment, class);
+        self.write_header(&header)
+    }
+
+    /// Writes a segment's header; the caller flushes.
+    pub(super) fn write_header(&self, header: &SegmentHeader) -> Result<()> {
         let mut block = AlignedBuf::zeroed(self.geometry.header_bytes() as usize);
-        self.appender
-            .lock()
-            .free_header(segment, class)
-            .encode(&mut block);
-        let offset = self.geometry.segment_offset(segment);
+        header.encode(&mut block);
+        let offset = self.geometry.segment_offset(header.segment);
         self.device
             .write_many(&[WriteOp {
                 offset,

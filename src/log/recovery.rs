@@ -25,7 +25,7 @@ use crate::format::{
 use crate::sync::{Arc, SharedArc};
 use crate::{Error, Result};
 
-use pieces::{read_piece, read_root};
+use pieces::{newest_root, read_piece, restore_headers};
 
 use super::applier::Appliers;
 use super::scanner::read_retrying;
@@ -125,11 +125,15 @@ pub(crate) fn open_log(
             "the device's blocks are larger than the store's",
         ));
     }
-    let headers = read_headers(&*device, &geometry)?;
+    let mut headers = read_headers(&*device, &geometry)?;
+    let wants_prewrite = device.wants_prewrite();
     let table = Arc::new(SegmentTable::new(geometry));
-    fill_table(&table, &headers, device.wants_prewrite());
-    let log = Log::new(device, options, table, superblocks);
-    let mut replay = Replay::new(&log, &headers)?;
+    let log = Log::new(device, options, Arc::clone(&table), superblocks);
+    let root = newest_root(&log, &headers)?;
+    let restored = restore_headers(&log, &mut headers, &root);
+    fill_table(&table, &headers, wants_prewrite);
+    let mut replay = Replay::new(&log, &headers, root);
+    replay.restored = restored;
     replay.load_images(owner)?;
     replay.run(owner)?;
     owner.replayed(&log)?;
@@ -173,6 +177,8 @@ pub(super) fn header_of(found: &Found) -> Option<SegmentHeader> {
 struct Replay<'a> {
     log: &'a Log,
     headers: &'a [Found],
+    /// Headers of checkpoint segments that were damaged.
+    restored: Vec<SegmentHeader>,
     root: Root,
     /// Every write before it is in the loaded images.
     horizon: Seqno,
@@ -200,13 +206,8 @@ struct Replay<'a> {
 }
 
 impl<'a> Replay<'a> {
-    fn new(log: &'a Log, headers: &'a [Found]) -> Result<Self> {
+    fn new(log: &'a Log, headers: &'a [Found], root: Root) -> Self {
         let superblock = log.superblocks.lock().current.clone();
-        let root = if superblock.roots.is_empty() {
-            Root::default()
-        } else {
-            read_root(log, headers)?
-        };
         let clean = superblock.clean;
         let headers_found = || headers.iter().filter_map(header_of);
         let newest_group = |epoch: Option<u64>| {
@@ -225,9 +226,10 @@ impl<'a> Replay<'a> {
         let flushed_group = newest_group(Some(superblock.epoch))
             .max(root.next_group)
             .saturating_sub(1);
-        Ok(Self {
+        Self {
             log,
             headers,
+            restored: Vec::new(),
             horizon: Seqno::MAX,
             used_older: false,
             unsettled: if clean.is_some() {
@@ -258,7 +260,7 @@ impl<'a> Replay<'a> {
             dropped: BTreeMap::new(),
             flushed_group,
             root,
-        })
+        }
     }
 
     fn load_images(&mut self, owner: &dyn Owner) -> Result<()> {
@@ -553,6 +555,9 @@ impl<'a> Replay<'a> {
         let old_epoch = superblocks.current.epoch;
         if !log.options.read_only {
             self.free_holes()?;
+            for header in &self.restored {
+                log.write_header(header)?;
+            }
             let horizon = self.root.older_horizon;
             let mut cuts = superblocks.current.cuts.clone();
             cuts.retain(|cut| cut.is_needed(horizon));

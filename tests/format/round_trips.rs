@@ -2,10 +2,11 @@
 //! behind a right checksum: no parse function panics.
 
 use esker::format::{
-    Class, Clean, Cut, DELTA_BITS, Extent, FRAME_HEADER_BYTES, FrameHeader, Geometry, HEAD_COUNT,
-    ImageRef, KEY_BYTES_MAX, Kind, LengthCode, PIECE_HEADER_BYTES, PartitionImages, Piece,
-    PieceHeader, PieceKind, RecordFields, Root, RootRef, SEGMENT_HEADER_BYTES, Seed, SegmentHeader,
-    Superblock, content_hash, parse_record, read_verified_record, record_length,
+    CheckpointSegment, Class, Clean, Cut, DELTA_BITS, Extent, FRAME_HEADER_BYTES, FrameHeader,
+    Geometry, HEAD_COUNT, ImageRef, KEY_BYTES_MAX, Kind, LengthCode, PIECE_HEADER_BYTES,
+    PartitionImages, Piece, PieceHeader, PieceKind, RecordFields, Root, RootRef,
+    SEGMENT_HEADER_BYTES, Seed, SegmentHeader, Superblock, content_hash, parse_record,
+    read_verified_record, record_length,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -97,11 +98,23 @@ fn images() -> impl Strategy<Value = Option<ImageRef>> {
     })
 }
 
+fn checkpoint_segments() -> impl Strategy<Value = CheckpointSegment> {
+    any::<(u32, [u64; 5])>().prop_map(|(segment, numbers)| CheckpointSegment {
+        segment,
+        generation: numbers[0],
+        epoch: numbers[1],
+        opened_seqno: numbers[2],
+        group: numbers[3],
+        opened_clock: numbers[4],
+    })
+}
+
 fn roots() -> impl Strategy<Value = Root> {
     let partition =
         (images(), images()).prop_map(|(newest, older)| PartitionImages { newest, older });
     let maps = vec(any::<(u64, u64)>(), 0..9);
-    (any::<[u64; 6]>(), vec(partition, 0..9), maps).prop_map(|(numbers, partitions, maps)| Root {
+    let lists = (vec(partition, 0..9), maps, vec(checkpoint_segments(), 0..9));
+    (any::<[u64; 6]>(), lists).prop_map(|(numbers, (partitions, maps, segments))| Root {
         sequence: numbers[0],
         partitions,
         newest_horizon: numbers[1],
@@ -111,6 +124,7 @@ fn roots() -> impl Strategy<Value = Root> {
         next_seqno: numbers[3],
         next_group: numbers[4],
         clock: numbers[5],
+        segments,
     })
 }
 

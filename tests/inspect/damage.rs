@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use esker::Durability;
+use esker::device::SimulatedDevice;
+use esker::format::{PieceHeader, PieceKind, Root};
 use esker::inspect::{Severity, Structure};
 
 use crate::common::{Random, assert_equals, open, seed};
@@ -93,6 +95,53 @@ fn a_flipped_bit_in_a_checkpoint_or_superblock_costs_nothing() {
                 (0, 4),
                 "{after:#?}"
             );
+        }
+    }
+}
+
+fn newest_root(device: &SimulatedDevice) -> Root {
+    let mut newest: Option<Root> = None;
+    for (start, header) in segments(device, is_checkpoint) {
+        let bytes = device.read_raw(start, 128 << 10);
+        for at in (512..bytes.len()).step_by(512) {
+            let Ok((piece, body)) = PieceHeader::decode(&bytes[at..], header.seed(), at as u64)
+            else {
+                continue;
+            };
+            let sequence = newest.as_ref().map_or(0, |root| root.sequence);
+            if piece.kind == PieceKind::Root && piece.sequence > sequence {
+                newest = Some(Root::decode(body).unwrap());
+            }
+        }
+    }
+    newest.unwrap()
+}
+
+/// Regression: a store did not open when the header of a checkpoint segment was damaged, though
+/// every image was there.
+#[test]
+fn a_damaged_header_of_a_checkpoint_segment_costs_nothing() {
+    let mut random = Random::new(seed());
+    let (device, history) = aged(&mut random, Durability::Committed, true);
+    let options = store_options(Durability::Committed);
+    let root = newest_root(&device);
+    assert!(root.segments.len() > 1);
+    let pieces = segments(&device, is_checkpoint).into_iter();
+    let named = |segment| root.segments.iter().any(|life| life.segment == segment);
+    for (start, header) in pieces.filter(|(_, header)| named(header.segment)) {
+        for erased in [false, true] {
+            let image = Arc::new(device.snapshot());
+            if erased {
+                image.erase(start, 512);
+            } else {
+                image.flip_bit(start + random.below(128), random.below(8));
+            }
+            let found = check(&image);
+            assert!(found.opens && found.errors > 0, "{found:#?}");
+            let store = open(&image, &options).unwrap();
+            assert_equals(&store, &history.model);
+            drop(store);
+            assert!(segments(&image, is_checkpoint).contains(&(start, header)));
         }
     }
 }

@@ -50,7 +50,11 @@ pub fn check(device: &Arc<SimulatedDevice>, deep: bool) -> CheckReport {
 }
 
 pub fn create(device: &Arc<SimulatedDevice>) -> ObjectStore {
-    let store = ObjectStore::create_on(device.clone(), &options()).unwrap();
+    create_with(device, &options())
+}
+
+pub fn create_with(device: &Arc<SimulatedDevice>, options: &Options) -> ObjectStore {
+    let store = ObjectStore::create_on(device.clone(), options).unwrap();
     let collection = store.create_new_collection(CID);
     let mut transaction = Transaction::new();
     transaction.create_collection(CID, 0);

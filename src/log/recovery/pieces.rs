@@ -1,15 +1,42 @@
 //! Reading roots and pieces of images.
 
 use crate::device::AlignedBuf;
-use crate::format::{Invalid, Piece, PieceHeader, PieceKind, Root};
+use crate::format::{Invalid, Piece, PieceHeader, PieceKind, Root, SegmentHeader};
 use crate::{Error, Result};
 
 use super::super::{Log, READ_RETRIES};
 use super::Found;
 
-/// Reads the newest readable root.
-pub(super) fn read_root(log: &Log, headers: &[Found]) -> Result<Root> {
+/// Puts headers that are damaged, of checkpoint segments that the newest root names, in
+/// their place; returns them. An older root may name segments that hold something else now.
+pub(super) fn restore_headers(log: &Log, headers: &mut [Found], root: &Root) -> Vec<SegmentHeader> {
+    let newest = log.superblocks.lock().current.roots.first().cloned();
+    if newest.is_none_or(|newest| newest.sequence != root.sequence) {
+        return Vec::new();
+    }
+    let mut restored = Vec::new();
+    for life in &root.segments {
+        if let Some(found) = headers.get_mut(life.segment as usize)
+            && !matches!(found, Found::Header(_))
+        {
+            tracing::warn!(
+                segment = life.segment,
+                "a checkpoint segment's header is restored"
+            );
+            let header = life.header(log.geometry);
+            *found = Found::Header(header);
+            restored.push(header);
+        }
+    }
+    restored
+}
+
+/// Reads the newest readable root; a store that has none yet has an empty one.
+pub(super) fn newest_root(log: &Log, headers: &[Found]) -> Result<Root> {
     let superblock = log.superblocks.lock().current.clone();
+    if superblock.roots.is_empty() {
+        return Ok(Root::default());
+    }
     let mut last = Error::Corrupt {
         offset: 0,
         why: Invalid::Missing("every root"),
