@@ -24,15 +24,19 @@ pub(crate) struct CommitState {
     /// Every seqno up to here is durable.
     pub(crate) durable: Seqno,
     leading: bool,
-    /// Callers that waited for the last group.
+    /// The last seqno of the group in the air; the highest there is while it is filled.
+    flying: Seqno,
+    /// Counts groups: who waits for an even one does not wait where an odd one's wait.
+    turn: usize,
+    /// Callers that waited for the last group, and those that were late for it.
     last_writers: u64,
     /// Smoothed time of a write and flush.
     flush_time: Duration,
 }
 
-/// A leader whose last group had company waits this share of a flush for it to return:
+/// A leader whose last group had company waits up to this share of a flush for it to return:
 /// without it, writers fall into two halves that alternate.
-const GATHER_SHARE: u32 = 16;
+const GATHER_SHARE: u32 = 4;
 /// More gathering than this helps nobody.
 const GATHER_MAX: Duration = if MODEL {
     // Models have no clock.
@@ -49,7 +53,7 @@ impl Log {
             if state.durable >= seqno {
                 return Ok(());
             }
-            state = self.lead_or_wait(state)?;
+            state = self.lead_or_wait(state, seqno)?;
         }
     }
 
@@ -60,9 +64,9 @@ impl Log {
             if self.is_poisoned() {
                 return Err(Error::Poisoned);
             }
-            state = self.committed.wait(state);
+            state = self.committed[state.turn % 2].wait(state);
         }
-        self.lead_or_wait(state).map(drop)
+        self.lead_or_wait(state, 0).map(drop)
     }
 
     /// Asks the flusher for a commit, and does not wait for it.
@@ -97,22 +101,32 @@ impl Log {
     fn lead_or_wait<'a>(
         &'a self,
         mut state: MutexGuard<'a, CommitState>,
+        seqno: Seqno,
     ) -> Result<MutexGuard<'a, CommitState>> {
         if self.is_poisoned() {
             return Err(Error::Poisoned);
         }
         if state.leading {
-            return Ok(self.committed.wait(state));
+            // Of those who wait for the next group one must be woken when this one is done, and
+            // the others must not: waking them twice costs as much as their writes.
+            let turn = state.turn + usize::from(seqno > state.flying);
+            return Ok(self.committed[turn % 2].wait(state));
         }
         state.leading = true;
+        state.flying = Seqno::MAX;
         let (durable, last_writers, flush_time) =
             (state.durable, state.last_writers, state.flush_time);
         drop(state);
         self.gather(last_writers, flush_time);
         let group = self.appender.lock().close_group(durable);
+        if let Some(group) = &group {
+            self.commit.lock().flying = group.last_seqno;
+        }
         let outcome = group.map(|group| self.write_group(group)).transpose();
         let mut state = self.commit.lock();
         state.leading = false;
+        let turn = state.turn;
+        state.turn += 1;
         match outcome {
             Ok(Some(written)) => {
                 assert!(
@@ -120,7 +134,7 @@ impl Log {
                     "durability never goes back"
                 );
                 state.durable = written.last_seqno;
-                state.last_writers = written.writers;
+                state.last_writers = written.writers + written.late;
                 self.recent_writers
                     .store(written.writers, Ordering::Relaxed);
                 state.flush_time = (state.flush_time * 7 + written.time) / 8;
@@ -128,13 +142,13 @@ impl Log {
             Ok(None) => state.last_writers = 0,
             Err(error) => {
                 self.poisoned.store(true, Ordering::Release);
-                self.committed.notify_all();
                 drop(state);
                 self.poison();
                 return Err(error);
             }
         }
-        self.committed.notify_all();
+        self.committed[turn % 2].notify_all();
+        self.committed[(turn + 1) % 2].notify_one();
         Ok(state)
     }
 
@@ -195,9 +209,10 @@ impl Log {
             })?;
         Counters::add(&self.counters.groups, 1);
         Counters::add(&self.counters.flushes, 1);
-        let written = Written {
+        let mut written = Written {
             last_seqno: group.last_seqno,
             writers: group.writers,
+            late: 0,
             time: started.elapsed(),
         };
         if group.user_bytes > 0 {
@@ -208,6 +223,7 @@ impl Log {
         }
         let freed = !group.headers.is_empty();
         let mut appender = self.appender.lock();
+        written.late = appender.pending_writers();
         appender.commit_took(written.time);
         appender.group_written(group);
         self.space.notify_all();
@@ -251,5 +267,7 @@ impl Log {
 struct Written {
     last_seqno: Seqno,
     writers: u64,
+    /// Callers that wait for the next group already.
+    late: u64,
     time: Duration,
 }

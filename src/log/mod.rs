@@ -194,7 +194,7 @@ pub(crate) struct Log {
     /// With the appender's lock: a writer joined the group a leader gathers for.
     joined: Condvar,
     commit: Mutex<CommitState>,
-    committed: Condvar,
+    committed: [Condvar; 2],
     poisoned: AtomicBool,
     stopping: AtomicBool,
     /// How often the cleaner found nothing to gain while somebody waited for room.
@@ -254,7 +254,7 @@ impl Log {
             flush: Condvar::new(),
             joined: Condvar::new(),
             commit: Mutex::new(CommitState::default()),
-            committed: Condvar::new(),
+            committed: [Condvar::new(), Condvar::new()],
             poisoned: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
             stuck: AtomicU64::new(0),
@@ -386,7 +386,7 @@ impl Log {
         // The locks are taken so that nobody is between its check and its wait.
         {
             let _commit = self.commit.lock();
-            self.committed.notify_all();
+            self.committed.iter().for_each(Condvar::notify_all);
         }
         let _appender = self.appender.lock();
         self.space.notify_all();
