@@ -12,26 +12,82 @@ use std::time::{Duration, Instant};
 
 use crate::device::WriteOp;
 use crate::format::Seqno;
-use crate::sync::{MODEL, MutexGuard, Ordering};
+use crate::sync::{Arc, Condvar, MODEL, Mutex, MutexGuard, Ordering};
 use crate::{Error, Result};
 
 use super::appender::Group;
 use super::{Appender, Counters, GROUP_AGE, GROUP_BYTES, Log};
 
 /// Shared by all who wait for commits.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct CommitState {
-    /// Every seqno up to here is durable.
-    pub(crate) durable: Seqno,
     leading: bool,
     /// The last seqno of the group in the air; the highest there is while it is filled.
     flying: Seqno,
-    /// Counts groups: who waits for an even one does not wait where an odd one's wait.
-    turn: usize,
+    /// Who waits for the group in the air, and who for the next.
+    waiting: [Vec<Arc<Waiter>>; 2],
     /// Callers that waited for the last group, and those that were late for it.
     last_writers: u64,
     /// Smoothed time of a write and flush.
     flush_time: Duration,
+}
+
+/// A caller that waits for a commit. Each has its own lock: when a group is done, those it
+/// covers would else all queue for the one of the state.
+struct Waiter {
+    woken: Mutex<bool>,
+    wake: Condvar,
+}
+
+impl Waiter {
+    fn new() -> Self {
+        Self {
+            woken: Mutex::new(false),
+            wake: Condvar::new(),
+        }
+    }
+
+    fn wait(&self) {
+        let mut woken = self.woken.lock();
+        while !*woken {
+            woken = self.wake.wait(woken);
+        }
+    }
+
+    fn wake(&self) {
+        *self.woken.lock() = true;
+        self.wake.notify_one();
+    }
+}
+
+impl CommitState {
+    /// Everybody who waits.
+    pub(super) fn waiters(&mut self) -> Waiters {
+        let [mut all, next] = std::mem::take(&mut self.waiting);
+        all.extend(next);
+        Waiters(all)
+    }
+
+    /// Those of the group that is done, and one of the next, which leads it.
+    fn group_ended(&mut self) -> Waiters {
+        let [mut done, mut next] = std::mem::take(&mut self.waiting);
+        done.extend(next.pop());
+        self.waiting[0] = next;
+        Waiters(done)
+    }
+}
+
+/// Callers to be woken without any lock.
+#[must_use]
+pub(super) struct Waiters(Vec<Arc<Waiter>>);
+
+impl Waiters {
+    pub(super) fn wake(self) {
+        // The last is the next leader, and has the most to do.
+        for waiter in self.0.iter().rev() {
+            waiter.wake();
+        }
+    }
 }
 
 /// A leader whose last group had company waits up to this share of a flush for it to return:
@@ -48,25 +104,24 @@ const GATHER_MAX: Duration = if MODEL {
 impl Log {
     /// Returns when every seqno up to `seqno` is durable.
     pub(crate) fn commit_through(&self, seqno: Seqno) -> Result<()> {
-        let mut state = self.commit.lock();
-        loop {
-            if state.durable >= seqno {
-                return Ok(());
+        // Acquire: what the leader did is visible to whoever sees its seqno.
+        while self.durable.load(Ordering::Acquire) < seqno {
+            let state = self.commit.lock();
+            if self.durable.load(Ordering::Acquire) < seqno {
+                self.lead_or_wait(state, seqno)?;
             }
-            state = self.lead_or_wait(state, seqno)?;
         }
+        Ok(())
     }
 
     /// Commits whatever there is, with the headers of emptied segments that may be freed.
     pub(crate) fn commit_now(&self) -> Result<()> {
         let mut state = self.commit.lock();
         while state.leading {
-            if self.is_poisoned() {
-                return Err(Error::Poisoned);
-            }
-            state = self.committed[state.turn % 2].wait(state);
+            self.lead_or_wait(state, 0)?;
+            state = self.commit.lock();
         }
-        self.lead_or_wait(state, 0).map(drop)
+        self.lead_or_wait(state, 0)
     }
 
     /// Asks the flusher for a commit, and does not wait for it.
@@ -95,45 +150,42 @@ impl Log {
 
     /// The last durable seqno.
     pub(crate) fn durable(&self) -> Seqno {
-        self.commit.lock().durable
+        self.durable.load(Ordering::Acquire)
     }
 
-    fn lead_or_wait<'a>(
-        &'a self,
-        mut state: MutexGuard<'a, CommitState>,
-        seqno: Seqno,
-    ) -> Result<MutexGuard<'a, CommitState>> {
+    /// Commits what there is, or waits until the leader is done: with the group in the air,
+    /// if that has `seqno`, or with the next, which the caller may have to lead then.
+    fn lead_or_wait(&self, mut state: MutexGuard<'_, CommitState>, seqno: Seqno) -> Result<()> {
         if self.is_poisoned() {
             return Err(Error::Poisoned);
         }
         if state.leading {
-            // Of those who wait for the next group one must be woken when this one is done, and
-            // the others must not: waking them twice costs as much as their writes.
-            let turn = state.turn + usize::from(seqno > state.flying);
-            return Ok(self.committed[turn % 2].wait(state));
+            let waiter = Arc::new(Waiter::new());
+            let is_late = seqno > state.flying;
+            state.waiting[usize::from(is_late)].push(Arc::clone(&waiter));
+            drop(state);
+            waiter.wait();
+            return Ok(());
         }
         state.leading = true;
         state.flying = Seqno::MAX;
-        let (durable, last_writers, flush_time) =
-            (state.durable, state.last_writers, state.flush_time);
+        let (last_writers, flush_time) = (state.last_writers, state.flush_time);
         drop(state);
         self.gather(last_writers, flush_time);
-        let group = self.appender.lock().close_group(durable);
+        let group = self.appender.lock().close_group(self.durable());
         if let Some(group) = &group {
             self.commit.lock().flying = group.last_seqno;
         }
         let outcome = group.map(|group| self.write_group(group)).transpose();
         let mut state = self.commit.lock();
         state.leading = false;
-        let turn = state.turn;
-        state.turn += 1;
         match outcome {
             Ok(Some(written)) => {
                 assert!(
-                    written.last_seqno >= state.durable,
+                    written.last_seqno >= self.durable(),
                     "durability never goes back"
                 );
-                state.durable = written.last_seqno;
+                self.durable.store(written.last_seqno, Ordering::Release);
                 state.last_writers = written.writers + written.late;
                 self.recent_writers
                     .store(written.writers, Ordering::Relaxed);
@@ -147,9 +199,10 @@ impl Log {
                 return Err(error);
             }
         }
-        self.committed[turn % 2].notify_all();
-        self.committed[(turn + 1) % 2].notify_one();
-        Ok(state)
+        let waiters = state.group_ended();
+        drop(state);
+        waiters.wake();
+        Ok(())
     }
 
     /// Gives writers of the last group the chance to be in this one too.

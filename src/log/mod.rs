@@ -194,7 +194,8 @@ pub(crate) struct Log {
     /// With the appender's lock: a writer joined the group a leader gathers for.
     joined: Condvar,
     commit: Mutex<CommitState>,
-    committed: [Condvar; 2],
+    /// Every seqno up to here is durable; changed under the lock of `commit`.
+    durable: AtomicU64,
     poisoned: AtomicBool,
     stopping: AtomicBool,
     /// How often the cleaner found nothing to gain while somebody waited for room.
@@ -254,7 +255,7 @@ impl Log {
             flush: Condvar::new(),
             joined: Condvar::new(),
             commit: Mutex::new(CommitState::default()),
-            committed: [Condvar::new(), Condvar::new()],
+            durable: AtomicU64::new(0),
             poisoned: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
             stuck: AtomicU64::new(0),
@@ -304,7 +305,7 @@ impl Log {
 
     fn start_appender(&self, start: Start) {
         *self.appender.lock() = Appender::new(self.geometry, self.table.clone(), RESERVE, start);
-        self.commit.lock().durable = start.next_seqno - 1;
+        self.durable.store(start.next_seqno - 1, Ordering::Release);
         self.clock.store(start.clock, Ordering::Relaxed);
     }
 
@@ -384,10 +385,8 @@ impl Log {
 
     fn wake_everyone(&self) {
         // The locks are taken so that nobody is between its check and its wait.
-        {
-            let _commit = self.commit.lock();
-            self.committed.iter().for_each(Condvar::notify_all);
-        }
+        let waiters = self.commit.lock().waiters();
+        waiters.wake();
         let _appender = self.appender.lock();
         self.space.notify_all();
         self.work.notify_all();

@@ -56,6 +56,31 @@ fn loom_commit_of_two_writers() {
     );
 }
 
+/// Three writers: those that wait for the next group are woken one after another, or lead
+/// it before.
+#[test]
+fn loom_commit_of_three_writers() {
+    let places = ["1 groups", "2 groups", "3 groups"];
+    model("commit of three writers", &places, || {
+        let tiny = tiny(2, 3, 0);
+        let others = [1, 2].map(|key| {
+            let tiny = tiny.clone();
+            thread::spawn(move || write_and_check(&tiny, key).is_ok())
+        });
+        assert!(write_and_check(&tiny, 3).is_ok());
+        for other in others {
+            assert!(other.join().is_ok_and(|acknowledged| acknowledged));
+        }
+        match tiny.device.flushes() {
+            1 => witness("1 groups"),
+            2 => witness("2 groups"),
+            3 => witness("3 groups"),
+            more => panic!("{more} flushes"),
+        }
+        assert_eq!(tiny.log.durable(), 3);
+    });
+}
+
 /// Two writers and one who commits whatever there is, as the flusher does.
 #[test]
 fn loom_commit_of_two_writers_and_a_flusher() {
