@@ -122,12 +122,16 @@ struct Contest<'a> {
 impl Contest<'_> {
     /// Runs one contender in an empty directory.
     fn one(&self, contender: Contender) -> Outcome<Report> {
+        self.with(contender, self.run.clone())
+    }
+
+    fn with(&self, contender: Contender, arguments: RunArguments) -> Outcome<Report> {
         let directory = self.place.join("run");
         fs::create_dir(&directory).map_err(|error| Failure::io("make", &directory, error))?;
         let task = Task {
             contender,
             directory: directory.clone(),
-            arguments: self.run.clone(),
+            arguments,
         };
         let report = self.child(&task);
         fs::remove_dir_all(&directory).map_err(|error| Failure::io("remove", &directory, error))?;
@@ -137,7 +141,14 @@ impl Contest<'_> {
     /// Esker with the rival's peak space as capacity.
     fn at_space_of(&self, rival: &Report) -> Outcome<EqualSpace> {
         let capacity = rival.space_bytes_peak.next_multiple_of(4096);
-        let (run, failure) = match self.one(Contender::Esker { capacity }) {
+        let mut arguments = self.run.clone();
+        let warmup = arguments.warmup_overwrites();
+        if warmup > 0.0 {
+            // A log is in its steady state when every segment has been used.
+            let to_the_end = capacity as f64 / rival.data_set_bytes.max(1) as f64;
+            arguments.warmup = Some(warmup.max(to_the_end));
+        }
+        let (run, failure) = match self.with(Contender::Esker { capacity }, arguments) {
             Ok(report) => (Some(report), None),
             Err(failure) if self.interrupted.load(Ordering::Relaxed) => return Err(failure),
             Err(_) => {
