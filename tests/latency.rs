@@ -209,3 +209,40 @@ fn no_window_without_a_commit() {
         |(gap, cleaned, _)| *gap < Duration::from_millis(100) && *cleaned > 50,
     );
 }
+
+/// Regression: the cleaner slept until callers had to wait for room, however slowly they wrote.
+#[test]
+fn who_writes_slowly_never_waits_for_the_cleaner() {
+    let _alone = alone();
+    measure(
+        || {
+            let device = device(48, 20, 20);
+            let store = create(&device, &options(Durability::Committed)).unwrap();
+            let usable = store.stats().usable_bytes;
+            let mut count = 0_u64;
+            while store.stats().live_bytes * 100 < usable * 75 {
+                store.put(&count.to_le_bytes(), &[0; 4000]).unwrap();
+                count += 1;
+            }
+            let mut random = Random::new(1);
+            let mut overwrite = |count: u64| {
+                store
+                    .put(&random.below(count).to_le_bytes(), &[1; 4000])
+                    .unwrap();
+            };
+            // Until cleaning goes on all the time.
+            (0..2 * count).for_each(|_| overwrite(count));
+            let before = store.stats();
+            for _ in 0..4000 {
+                overwrite(count);
+                std::thread::sleep(Duration::from_micros(500));
+            }
+            let after = store.stats();
+            (
+                after.waits_for_room - before.waits_for_room,
+                after.victims_cleaned - before.victims_cleaned,
+            )
+        },
+        |(waits, cleaned)| *waits == 0 && *cleaned > 50,
+    );
+}

@@ -143,7 +143,7 @@ impl Effort {
 
 impl Log {
     /// Free segments, emptied ones included, below which cleaning runs.
-    fn low_water(&self) -> usize {
+    pub(super) fn low_water(&self) -> usize {
         cleaning_threshold_segments(RESERVE.user as u64) as usize
     }
 

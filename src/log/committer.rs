@@ -282,7 +282,9 @@ impl Log {
         self.space.notify_all();
         let checkpoint_due = self.checkpoint_due.load(Ordering::Relaxed);
         let due = appender.appended_bytes() >= checkpoint_due;
-        if freed || due || appender.emptied_count() > 0 {
+        let available = appender.free_count() + appender.emptied_count();
+        let is_low = available < self.low_water() + appender.slack();
+        if freed || due || is_low || appender.emptied_count() > 0 {
             self.work.notify_all();
         }
         Ok(written)

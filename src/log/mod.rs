@@ -148,6 +148,7 @@ pub(crate) struct Counters {
     pub(crate) groups: AtomicU64,
     pub(crate) flushes: AtomicU64,
     pub(crate) victims_cleaned: AtomicU64,
+    pub(crate) waits_for_room: AtomicU64,
     pub(crate) partitions_imaged: AtomicU64,
     pub(crate) read_retries: AtomicU64,
     pub(crate) read_errors: AtomicU64,
@@ -535,6 +536,7 @@ impl Log {
         self.starving.fetch_add(1, Ordering::Relaxed);
         let mut appender = self.appender.lock();
         let mut last = self.stuck.load(Ordering::Relaxed) + rounds;
+        let mut has_waited = false;
         let result = loop {
             if self.is_poisoned() {
                 break Err(Error::Poisoned);
@@ -550,6 +552,9 @@ impl Log {
                     break Err(Error::NoSpace { what: "capacity" });
                 }
                 Wait::On => {}
+            }
+            if !std::mem::replace(&mut has_waited, true) {
+                Counters::add(&self.counters.waits_for_room, 1);
             }
             self.work.notify_all();
             appender = self.space.wait_for(appender, Duration::from_millis(100));

@@ -79,6 +79,7 @@ impl Store {
             groups: read(&counters.groups),
             flushes: read(&counters.flushes),
             victims_cleaned: read(&counters.victims_cleaned),
+            waits_for_room: read(&counters.waits_for_room),
             checkpoints_taken: read(&counters.partitions_imaged) / 64,
             replay_bytes: log.replay_bytes(),
             read_retries: read(&counters.read_retries),

@@ -45,6 +45,8 @@ pub struct Stats {
     pub flushes: u64,
     /// Segments cleaned.
     pub victims_cleaned: u64,
+    /// Times a caller, or a checkpoint, waited for room that cleaning had not made yet.
+    pub waits_for_room: u64,
     /// Times every partition had been checkpointed once more.
     pub checkpoints_taken: u64,
     /// Bytes of log a crash now would replay, at most.

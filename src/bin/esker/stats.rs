@@ -153,8 +153,9 @@ fn writes(stats: &Stats) -> Vec<Line> {
         written.write_amplification()
     );
     let cleaned = format!(
-        "{} segments; {} checkpoints; {} discarded",
+        "{} segments, {} waits for room; {} checkpoints; {} discarded",
         format_count(stats.victims_cleaned),
+        format_count(stats.waits_for_room),
         format_count(stats.checkpoints_taken),
         format_size(stats.discarded_bytes)
     );
