@@ -4,7 +4,7 @@
 //! group in order and apply what concerns their own shards, so every shard sees its writes
 //! in the order of seqnos, while the reading thread is already at the next group.
 
-use crate::format::Kind;
+use crate::format::{Kind, Seqno};
 use crate::sync::{SharedArc, mpsc};
 use crate::{Error, Result};
 
@@ -120,11 +120,16 @@ fn apply(log: &Log, owner: &dyn Owner, frames: &[ScannedFrame], lane: Lane) -> R
             Ok::<_, Error>(())
         })?;
     }
-    if frames.len() > 1 {
-        records.sort_unstable_by_key(|(position, _)| position.seqno);
-    }
-    for (position, record) in &records {
-        owner.replay(log, record, *position, lane)?;
+    let mut order: Vec<(Seqno, u32)> = (0..)
+        .zip(&records)
+        .map(|(index, (position, _))| (position.seqno, index))
+        .collect();
+    // Each frame is in order already: a stable sort merges them, it does not start anew.
+    order.sort();
+    for (_, index) in order {
+        if let Some((position, record)) = records.get(index as usize) {
+            owner.replay(log, record, *position, lane)?;
+        }
     }
     Ok(())
 }

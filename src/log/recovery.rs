@@ -132,11 +132,13 @@ pub(crate) fn open_log(
     let root = newest_root(&log, &headers)?;
     let restored = restore_headers(&log, &mut headers, &root);
     fill_table(&table, &headers, wants_prewrite);
+    table.defer_total();
     let mut replay = Replay::new(&log, &headers, root);
     replay.restored = restored;
     replay.load_images(owner)?;
     replay.run(owner)?;
     owner.replayed(&log)?;
+    table.sum_up();
     replay.finish(owner)?;
     Ok(log)
 }

@@ -228,6 +228,8 @@ pub(crate) struct SegmentTable {
     geometry: Geometry,
     segments: Box<[Segment]>,
     live_total: AtomicI64,
+    /// Whether the total is kept: in an open it would be what all threads wait for.
+    has_total: AtomicBool,
 }
 
 impl SegmentTable {
@@ -238,7 +240,20 @@ impl SegmentTable {
                 .map(|_| Segment::new())
                 .collect(),
             live_total: AtomicI64::new(0),
+            has_total: AtomicBool::new(true),
         }
+    }
+
+    /// Keeps no total until [`Self::sum_up`].
+    pub(crate) fn defer_total(&self) {
+        self.has_total.store(false, NUMBER);
+    }
+
+    /// Adds up the segments; nothing is counted meanwhile.
+    pub(crate) fn sum_up(&self) {
+        let total = self.segments.iter().map(Segment::live_bytes).sum();
+        self.live_total.store(total, NUMBER);
+        self.has_total.store(true, NUMBER);
     }
 
     /// The segment of a number that is known to be in range.
@@ -260,7 +275,9 @@ impl SegmentTable {
     pub(crate) fn add_live(&self, address: Address, bytes: i64) {
         if let Some((_, segment, _)) = self.locate(address) {
             segment.add_live(bytes);
-            self.live_total.fetch_add(bytes, NUMBER);
+            if self.has_total.load(NUMBER) {
+                self.live_total.fetch_add(bytes, NUMBER);
+            }
         }
     }
 

@@ -26,6 +26,8 @@ pub use objects::{
 pub use options::{Durability, Options};
 pub use stats::{ClassStats, ObjectLayerStats, SegmentCounts, Stats, Written};
 
+/// A close images everything while the cleaner still runs when the next open would replay more.
+const CLOSE_REPLAY_BYTES: u64 = 64 << 20;
 /// Epochs with cuts beyond which an open writes fresh images before it serves.
 const CUTS_BEFORE_CHECKPOINT: usize = crate::format::CUTS_MAX / 2;
 
@@ -295,6 +297,11 @@ impl Store {
         }
         let log = &self.inner.log;
         self.inner.completions.stop();
+        if !log.is_poisoned() && log.replay_bytes() > CLOSE_REPLAY_BYTES {
+            // While the cleaner is there to make room for the images. If there is none, the
+            // next open replays.
+            let _ = log.checkpoint_all(&self.inner.owners);
+        }
         log.stop();
         for thread in threads.drain(..) {
             if thread.join().is_err() {

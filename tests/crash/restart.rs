@@ -193,3 +193,31 @@ fn replay_of_deletes_and_overwrites_is_repeatable() {
         }
     }
 }
+
+/// Regression: a store as full as cleaning keeps it had no room for images once the cleaner
+/// had stopped, so a close in order left as much to replay as a crash.
+#[test]
+fn a_close_of_a_full_store_leaves_little_to_replay() {
+    let device = Arc::new(SimulatedDevice::new(128 << 20, 512).without_crashes());
+    let options = options(Durability::Buffered).checkpoint_interval_bytes(1 << 30);
+    let store = create(&device, &options).unwrap();
+    let mut random = Random::new(seed());
+    let mut count = 0_u64;
+    while store.stats().utilization < 0.8 {
+        for _ in 0..1000 {
+            store.put(&count.to_le_bytes(), &[1; 40]).unwrap();
+            count += 1;
+        }
+    }
+    while store.stats().victims_cleaned < 200 {
+        for _ in 0..1000 {
+            let key = random.below(count).to_le_bytes();
+            store.put(&key, &[2; 40]).unwrap();
+        }
+    }
+    assert!(store.stats().replay_bytes > 80 << 20);
+    store.close().unwrap();
+    let store = open(&device, &options).unwrap();
+    let left = store.stats().replay_bytes;
+    assert!(left < 16 << 20, "{left} bytes of {count} keys");
+}
