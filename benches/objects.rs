@@ -1,0 +1,361 @@
+//! Question: what do the object layer's figures look like (goals of `design/objects.md`):
+//! DRAM an object, an extent and an omap key; splitting, merging, removing and listing a large
+//! collection; omaps of any size; reading the log of a cold placement group; clones; opening.
+//! The device takes no time, so what is timed is the engine.
+//!
+//! `cargo bench --bench objects` for a million objects and keys; `-- --tiny` (and `cargo test`)
+//! for a few thousand, with checks of what does not depend on the machine.
+
+#[path = "setup.rs"]
+mod setup;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use esker::device::SimulatedDevice;
+use esker::{
+    Collection, CollectionName, Durability, ObjectName, ObjectStore, Options, Transaction,
+};
+
+use setup::{Setup, mix};
+
+/// Objects or keys changed by one transaction where nothing else is said.
+const AT_ONCE: u64 = 64;
+/// Bytes of the names of objects.
+const NAME_BYTES: u64 = 16;
+
+fn main() {
+    let mut setup = Setup::from_arguments();
+    let objects = setup.pick(4000, 1_000_000);
+    collections(objects);
+    omaps(&mut setup);
+    cold_log();
+    clones();
+    extents(setup.pick(64, 4096));
+    setup.criterion.final_summary();
+}
+
+fn options() -> Options {
+    Options::default()
+        .durability(Durability::Buffered)
+        .cache_bytes(0_u64)
+}
+
+fn device(capacity: u64) -> Arc<SimulatedDevice> {
+    Arc::new(SimulatedDevice::new(capacity, 4096).without_crashes())
+}
+
+fn store(device: &Arc<SimulatedDevice>) -> ObjectStore {
+    ObjectStore::create_on(device.clone(), &options()).expect("a new store")
+}
+
+fn object(number: u64) -> Arc<ObjectName> {
+    let name = format!("{number:016x}");
+    Arc::new(ObjectName::new(1, mix(number) as u32, name))
+}
+
+fn apply(store: &ObjectStore, collection: &Collection, transaction: Transaction<'_>) {
+    store
+        .apply_transactions(collection, &[transaction])
+        .expect("room");
+}
+
+fn make_collection(store: &ObjectStore, name: CollectionName, bits: u32) -> Collection {
+    let collection = store.create_new_collection(name);
+    let mut transaction = Transaction::new();
+    transaction.create_collection(name, bits);
+    apply(store, &collection, transaction);
+    collection
+}
+
+/// Transactions of [`AT_ONCE`] steps each.
+fn batches<'t>(
+    store: &ObjectStore,
+    collection: &Collection,
+    count: u64,
+    mut step: impl FnMut(u64, &mut Transaction<'t>),
+) {
+    for first in (0..count).step_by(AT_ONCE as usize) {
+        let mut transaction = Transaction::new();
+        (first..count.min(first + AT_ONCE)).for_each(|number| step(number, &mut transaction));
+        apply(store, collection, transaction);
+    }
+}
+
+fn timed<T>(what: &str, run: impl FnOnce() -> T) -> T {
+    let start = Instant::now();
+    let result = run();
+    println!("{what}: {:?}", start.elapsed());
+    result
+}
+
+fn percentile(times: &mut [Duration], share: f64) -> Duration {
+    times.sort_unstable();
+    let last = times.len().saturating_sub(1);
+    let at = (last as f64 * share) as usize;
+    times.get(at).copied().unwrap_or_default()
+}
+
+fn collections(count: u64) {
+    let group = CollectionName::pg(1, 0);
+    let device = device((count * 1024).max(64 << 20));
+    let store = store(&device);
+    let parent = make_collection(&store, group, 0);
+    timed(
+        &format!("{count} objects made, {AT_ONCE} a transaction"),
+        || {
+            batches(&store, &parent, count, |number, transaction| {
+                transaction.touch(group, &object(number));
+            });
+        },
+    );
+    let stats = store.store().stats().objects;
+    let besides_name = stats.node_bytes_per_object - NAME_BYTES as f64;
+    println!("DRAM an object: {besides_name:.1} B and its name");
+    assert_eq!(stats.objects, count);
+
+    // Split by one bit and merge again: nothing is moved.
+    let child = CollectionName::pg(1, 1);
+    make_collection(&store, child, 1);
+    let written = device.counters().write_bytes;
+    timed("split", || {
+        let mut transaction = Transaction::new();
+        transaction.split_collection(group, 1, 1, child);
+        apply(&store, &parent, transaction);
+    });
+    timed("merge", || {
+        let mut transaction = Transaction::new();
+        transaction.merge_collection(child, group, 0);
+        apply(&store, &parent, transaction);
+    });
+    let written = device.counters().write_bytes - written;
+    assert!(written < 1 << 20, "a split and a merge wrote {written} B");
+
+    store.close().expect("a device that works");
+    let store = timed(&format!("open with {count} objects after a close"), || {
+        ObjectStore::open_on(device.clone(), &options()).expect("a store that opens")
+    });
+    let parent = store.open_collection(&group).expect("it was made");
+    removals(&store, &parent, group, count);
+}
+
+/// Removes everything, with and without a look at somebody else's writes.
+fn removals(store: &ObjectStore, parent: &Collection, group: CollectionName, count: u64) {
+    let other = CollectionName::pg(2, 0);
+    let neighbour = make_collection(store, other, 0);
+    let written = Arc::new(ObjectName::new(2, 7, "written"));
+    let write = |times: &mut Vec<Duration>| {
+        let start = Instant::now();
+        let mut transaction = Transaction::new();
+        transaction.write(other, &written, 0, [vec![1; 4096]]);
+        apply(store, &neighbour, transaction);
+        times.push(start.elapsed());
+        std::thread::sleep(Duration::from_micros(100));
+    };
+    let mut alone = Vec::new();
+    (0..2000).for_each(|_| write(&mut alone));
+    let is_done = AtomicBool::new(false);
+    let (mut beside, mut pages) = (Vec::new(), Vec::new());
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let start = Instant::now();
+            let mut removed = 0;
+            loop {
+                let asked = Instant::now();
+                let page = store
+                    .collection_list(parent, &ObjectName::min(), &ObjectName::max(), 64)
+                    .expect("it is there");
+                pages.push(asked.elapsed());
+                if page.objects.is_empty() {
+                    break;
+                }
+                let mut transaction = Transaction::new();
+                removed += page.objects.len();
+                for name in page.objects {
+                    transaction.remove(group, &Arc::new(name));
+                }
+                apply(store, parent, transaction);
+            }
+            is_done.store(true, Ordering::Relaxed);
+            assert_eq!(removed as u64, count);
+            let per_second = removed as f64 / start.elapsed().as_secs_f64();
+            println!("removal: {per_second:.0} objects/s");
+        });
+        while !is_done.load(Ordering::Relaxed) {
+            write(&mut beside);
+        }
+    });
+    println!(
+        "p99 of another collection's 4 KiB writes: {:?} alone, {:?} beside the removal",
+        percentile(&mut alone, 0.99),
+        percentile(&mut beside, 0.99)
+    );
+    let half = pages.len() / 2;
+    let (early, late) = pages.split_at_mut(half);
+    println!(
+        "pages of 64 while removing, p50: {:?} in the first half, {:?} in the second",
+        percentile(early, 0.5),
+        percentile(late, 0.5)
+    );
+    assert_eq!(store.pool_statfs(1).objects, 0);
+}
+
+fn omap_key(number: u64) -> Vec<u8> {
+    format!("{:016x}", mix(number)).into_bytes()
+}
+
+/// Point operations on omaps of 1000 keys and of many, and removals from the large one.
+fn omaps(setup: &mut Setup) {
+    let keys = setup.pick(4000, 1_000_000);
+    let group = CollectionName::pg(1, 0);
+    let device = device((keys * 512).max(64 << 20));
+    let store = store(&device);
+    let collection = make_collection(&store, group, 0);
+    for count in [1000, keys] {
+        let name = object(count);
+        batches(&store, &collection, count, |number, transaction| {
+            transaction.omap_setkeys(group, &name, [(omap_key(number), vec![7; 32])]);
+        });
+        let mut next = 0;
+        let mut any_key = || {
+            next += 1;
+            omap_key(mix(next) % count)
+        };
+        let mut bench = setup.criterion.benchmark_group("omap");
+        bench.bench_function(format!("get of {count} keys"), |bencher| {
+            bencher.iter(|| {
+                let key = any_key();
+                let found = store.omap_get_values(&collection, &name, [key.as_slice()]);
+                assert_eq!(found.expect("it is there").len(), 1);
+            });
+        });
+        bench.bench_function(format!("set of {count} keys"), |bencher| {
+            bencher.iter(|| {
+                let mut transaction = Transaction::new();
+                transaction.omap_setkeys(group, &name, [(any_key(), vec![8; 32])]);
+                apply(&store, &collection, transaction);
+            });
+        });
+        bench.finish();
+    }
+    let node_bytes = store.store().stats().objects.node_bytes;
+    println!(
+        "DRAM of both, a key: {:.1} B",
+        node_bytes as f64 / (keys + 1000) as f64
+    );
+    let name = object(keys);
+    let range = |first: &'static str, last: &'static str| {
+        let mut transaction = Transaction::new();
+        transaction.omap_rmkeyrange(group, &name, first, last);
+        apply(&store, &collection, transaction);
+    };
+    timed("omap_rmkeyrange of half of it", || range("0", "8"));
+    timed("omap_clear of the rest", || {
+        let mut transaction = Transaction::new();
+        transaction.omap_clear(group, &name);
+        apply(&store, &collection, transaction);
+    });
+}
+
+/// 10,000 entries, written as a placement group writes its log, read by one iterator.
+fn cold_log() {
+    const ENTRIES: u64 = 10_000;
+    let group = CollectionName::pg(1, 0);
+    let device = device(256 << 20);
+    let store = store(&device);
+    let collection = make_collection(&store, group, 0);
+    let (log, data) = (object(1), object(2));
+    for number in 0..ENTRIES {
+        let mut transaction = Transaction::new();
+        transaction.write(group, &data, number % 256 * 4096, [vec![1; 4096]]);
+        let entry = (format!("{number:020}").into_bytes(), vec![3; 186]);
+        transaction.omap_setkeys(group, &log, [entry]);
+        apply(&store, &collection, transaction);
+    }
+    store.close().expect("a device that works");
+    let store = ObjectStore::open_on(device.clone(), &options()).expect("a store that opens");
+    let collection = store.open_collection(&group).expect("it was made");
+    let before = device.counters().reads;
+    let mut iterator = store.omap_iterator(&collection, &log).expect("it is there");
+    iterator.seek_to_first();
+    let mut found = 0;
+    while iterator.valid() {
+        found += 1;
+        iterator.next();
+    }
+    let reads = device.counters().reads - before;
+    println!("{ENTRIES} log entries of a cold placement group: {reads} device reads");
+    assert_eq!(found, ENTRIES);
+    assert!(reads <= ENTRIES / 32, "{reads} device reads");
+}
+
+/// 512 clones of an object of 4 MiB with a write of 4 KiB before each.
+fn clones() {
+    const CLONES: u64 = 512;
+    let group = CollectionName::pg(1, 0);
+    let device = device(256 << 20);
+    let store = store(&device);
+    let collection = make_collection(&store, group, 0);
+    let head = Arc::new(ObjectName::new(1, 7, "head"));
+    let mut transaction = Transaction::new();
+    transaction.write(group, &head, 0, [vec![1; 4 << 20]]);
+    apply(&store, &collection, transaction);
+    let before = store.statfs().allocated;
+    let node_bytes = store.store().stats().objects.node_bytes;
+    for number in 0..CLONES {
+        let clone = Arc::new(ObjectName::new(1, 7, "head").with_snap(number + 1));
+        let mut transaction = Transaction::new();
+        transaction.clone_object(group, &head, &clone);
+        transaction.write(group, &head, mix(number) % 1024 * 4096, [vec![2; 4096]]);
+        apply(&store, &collection, transaction);
+    }
+    let taken = store.store().stats().objects.node_bytes - node_bytes;
+    let allocated = store.statfs().allocated - before;
+    println!(
+        "{CLONES} clones: {} B of DRAM each, {} B of flash each",
+        taken / CLONES,
+        allocated / CLONES
+    );
+    assert!(allocated <= CLONES * 4096, "clones share what is the same");
+    for number in 0..CLONES {
+        let clone = Arc::new(ObjectName::new(1, 7, "head").with_snap(number + 1));
+        let mut transaction = Transaction::new();
+        transaction.remove(group, &clone);
+        apply(&store, &collection, transaction);
+    }
+    assert_eq!(store.statfs().allocated, before, "all space is back");
+}
+
+/// DRAM of extents written one after another, and of extents written in any order.
+fn extents(blocks: u64) {
+    let group = CollectionName::pg(1, 0);
+    let device = device((blocks * 4096 * 8).max(64 << 20));
+    let store = store(&device);
+    let collection = make_collection(&store, group, 0);
+    let mut before = store.store().stats().objects.node_bytes;
+    for (what, is_random) in [("sequential", false), ("random", true)] {
+        let name = object(u64::from(is_random));
+        let mut order: Vec<u64> = (0..blocks).collect();
+        if is_random {
+            order.sort_unstable_by_key(|block| mix(*block));
+        }
+        // A whole block each; the sequential ones in pieces of 256 KiB.
+        let at_once = if is_random { 1 } else { 64 };
+        for run in order.chunks(at_once) {
+            let mut transaction = Transaction::new();
+            let data = vec![3; run.len() * 4096];
+            transaction.write(
+                group,
+                &name,
+                run.first().copied().unwrap_or(0) * 4096,
+                [data],
+            );
+            apply(&store, &collection, transaction);
+        }
+        let after = store.store().stats().objects.node_bytes;
+        let per_block = (after - before) as f64 / blocks as f64;
+        println!("DRAM of a 4 KiB extent, {what}: {per_block:.1} B");
+        before = after;
+    }
+}
