@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use common::{Random, create, options};
-use esker::Durability;
 use esker::device::{Latency, SimulatedDevice};
+use esker::{Durability, Store};
 
 static ALONE: Mutex<()> = Mutex::new(());
 
@@ -153,6 +153,19 @@ fn group_commit_on_a_slow_flush() {
     );
 }
 
+/// A store of which three quarters of what is usable are live, and how many keys that takes.
+fn three_quarters_full() -> (Store, u64) {
+    let device = device(48, 20, 20);
+    let store = create(&device, &options(Durability::Committed)).unwrap();
+    let usable = store.stats().usable_bytes;
+    let mut count = 0_u64;
+    while store.stats().live_bytes * 100 < usable * 75 {
+        store.put(&count.to_le_bytes(), &[0; 4000]).unwrap();
+        count += 1;
+    }
+    (store, count)
+}
+
 /// U45: while the cleaner works, no 100 ms pass without a commit, and no tenth of the time
 /// falls below half of the mean rate.
 #[test]
@@ -160,14 +173,7 @@ fn no_window_without_a_commit() {
     let _alone = alone();
     measure(
         || {
-            let device = device(48, 20, 20);
-            let store = create(&device, &options(Durability::Committed)).unwrap();
-            let usable = store.stats().usable_bytes;
-            let mut count = 0_u64;
-            while store.stats().live_bytes * 100 < usable * 75 {
-                store.put(&count.to_le_bytes(), &[0; 4000]).unwrap();
-                count += 1;
-            }
+            let (store, count) = three_quarters_full();
             let cleaned = store.stats().victims_cleaned;
             let stop = AtomicBool::new(false);
             let start = Instant::now();
@@ -216,14 +222,7 @@ fn who_writes_slowly_never_waits_for_the_cleaner() {
     let _alone = alone();
     measure(
         || {
-            let device = device(48, 20, 20);
-            let store = create(&device, &options(Durability::Committed)).unwrap();
-            let usable = store.stats().usable_bytes;
-            let mut count = 0_u64;
-            while store.stats().live_bytes * 100 < usable * 75 {
-                store.put(&count.to_le_bytes(), &[0; 4000]).unwrap();
-                count += 1;
-            }
+            let (store, count) = three_quarters_full();
             let mut random = Random::new(1);
             let mut overwrite = |count: u64| {
                 store
