@@ -379,7 +379,7 @@ impl KeyValue {
 
     /// Refuses a batch that no amount of cleaning can make room for.
     fn check_fits(&self, log: &Log, bytes: u64) -> Result<()> {
-        let most = log.most_bytes(self.index.image_bytes());
+        let most = log.most_bytes(log.images_with(self.index.image_bytes()));
         if log.table().live_total() + bytes > most {
             return Err(Error::NoSpace { what: "capacity" });
         }

@@ -99,7 +99,7 @@ impl KeyValue {
 
     /// Bytes of records the store accepts.
     pub(crate) fn usable_bytes(&self, log: &Log) -> u64 {
-        log.usable_bytes(self.index.image_bytes())
+        log.usable_bytes(log.images_with(self.index.image_bytes()))
     }
 
     pub(crate) fn entries(&self) -> u64 {

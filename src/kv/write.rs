@@ -143,7 +143,7 @@ impl KeyValue {
         let live = log.table().live_total() + new_bytes - old_bytes;
         // Images never take more than this: while it suffices, nothing is counted.
         let bound = 2 * self.index.memory_bytes() + (1 << 20);
-        if live > log.usable_bytes(bound) && live > self.usable_bytes(log) {
+        if live > log.usable_bytes(log.images_with(bound)) && live > self.usable_bytes(log) {
             return Err(Error::NoSpace { what: "capacity" });
         }
         Ok(())

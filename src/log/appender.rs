@@ -17,6 +17,7 @@ use crate::format::{
 use crate::sync::{Arc, MODEL};
 
 use super::frame::{Frame, Head};
+use super::image_room::ImageRoom;
 use super::payload::{Payload, Size, payload_bytes};
 use super::policy::{SurvivorRoom, slack_segments, survivor_room};
 use super::segments::{SegmentTable, State};
@@ -35,21 +36,14 @@ pub(crate) enum Purpose {
 }
 
 /// Free segments that are kept from each purpose. The cleaner must always find room to
-/// empty one more segment (D9), and deletes must work on a full store.
+/// empty one more segment (D9), images must find room (D10a), and deletes must work on a
+/// full store.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Reserve {
-    pub(crate) user: usize,
-    pub(crate) delete: usize,
-}
-
-impl Reserve {
-    pub(super) fn floor(&self, purpose: Purpose) -> usize {
-        match purpose {
-            Purpose::User => self.user,
-            Purpose::Delete => self.delete,
-            Purpose::Counted | Purpose::Survivor => 0,
-        }
-    }
+    /// For the cleaner: kept from everyone else.
+    pub(crate) cleaner: usize,
+    /// For deletes: kept from puts, besides the rest.
+    pub(crate) deletes: usize,
 }
 
 /// There is no free segment for this purpose now.
@@ -136,6 +130,7 @@ pub(crate) struct Appender {
     durable_extents: [Extent; HEAD_COUNT],
     /// Free segments kept for one large batch.
     pub(super) claimed: usize,
+    pub(super) image_room: ImageRoom,
     buffers: Vec<AlignedBuf>,
     appended_bytes: u64,
     overhead_bytes: u64,
@@ -200,6 +195,7 @@ impl Appender {
             headers: Vec::new(),
             durable_extents: Default::default(),
             claimed: 0,
+            image_room: ImageRoom::default(),
             buffers: Vec::new(),
             appended_bytes: 0,
             overhead_bytes: 0,
@@ -327,6 +323,37 @@ impl Appender {
         dropped
     }
 
+    /// Free segments kept from a purpose, of a caller who makes images larger by `growth`
+    /// bytes. Between what the cleaner and what callers get is the room for images.
+    pub(super) fn floor(&self, purpose: Purpose, growth: u64) -> usize {
+        let images = match self.reserve.cleaner {
+            // Models have no reserve.
+            0 => 0,
+            _ => self
+                .image_room
+                .segments(growth, self.geometry.segment_bytes),
+        };
+        match purpose {
+            Purpose::User => self.reserve.cleaner + images + self.reserve.deletes,
+            Purpose::Delete => self.reserve.cleaner + images,
+            Purpose::Counted | Purpose::Survivor => 0,
+        }
+    }
+
+    /// What images take and what is kept for them, as a checkpoint or an open found it.
+    pub(crate) fn set_image_room(&mut self, room: ImageRoom) {
+        self.image_room.replace(room);
+    }
+
+    pub(crate) fn image_room(&self) -> ImageRoom {
+        self.image_room
+    }
+
+    /// A caller's transaction, just appended, makes images larger by so many bytes.
+    pub(crate) fn images_grow(&mut self, bytes: u64) {
+        self.image_room.grow(bytes);
+    }
+
     /// Appends a record to the group being filled.
     pub(crate) fn append(&mut self, record: &NewRecord<'_>) -> Result<Appended, NoRoom> {
         let bytes = (record.length.units() * u64::from(self.geometry.unit_bytes)) as u32;
@@ -414,7 +441,7 @@ impl Appender {
             }
         }
         let held = self.held(record.purpose);
-        if self.free.len() <= self.reserve.floor(record.purpose) + held {
+        if self.free.len() <= self.floor(record.purpose, 0) + held {
             return Err(NoRoom);
         }
         self.roll(wanted)?;

@@ -15,8 +15,9 @@ use crate::format::{
 use crate::sync::{MutexGuard, Ordering};
 use crate::{Error, Result};
 
+use super::image_room::Sizes;
 use super::recovery::{Found, header_of};
-use super::{Counters, Log, Owner, PATIENCE_OF_CHECKPOINTS, Start, State, Wait};
+use super::{Counters, ImageRoom, Log, Owner, RESERVE, Start, State, Wait};
 
 /// Partitions imaged between two roots: fewer make replay shorter by a little, more make
 /// roots cheaper.
@@ -30,12 +31,38 @@ const INTERVAL_BYTES: u64 = 512 << 20;
 /// Interval in images: bounds the share of device writes that checkpoints take.
 const INTERVAL_IMAGES: u64 = 4;
 /// Free segments a checkpoint leaves to the cleaner.
-const FREE_FLOOR: usize = 2;
+const FREE_FLOOR: usize = RESERVE.cleaner;
+/// Bytes by which a root may become longer than the last one.
+const ROOT_GROWTH: u64 = 8 << 10;
+
+/// Segments being filled, and which of them: images, and each copy of a root.
+const FILLINGS: usize = 3;
+const IMAGES: usize = 0;
+const ROOT_COPIES: std::ops::Range<usize> = 1..FILLINGS;
 
 /// A segment being filled with pieces.
 struct Filling {
     header: SegmentHeader,
     next: u64,
+}
+
+/// What a checkpoint does when there is no room for all images it was asked for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Scarcity {
+    /// Waits for room; publishes those there was room for if there is no more.
+    Wait,
+    /// Publishes those there was room for.
+    Part,
+    /// Publishes none.
+    Fail,
+}
+
+/// An image not yet named by a root.
+struct Fresh {
+    partition: u32,
+    image: ImageRef,
+    /// What its owner said it would take.
+    estimate: u64,
 }
 
 /// What the checkpoint writer knows.
@@ -45,9 +72,15 @@ pub(crate) struct CheckpointState {
     root_refs: Vec<RootRef>,
     image_sequence: u64,
     /// Images written since the last root.
-    fresh: Vec<(u32, ImageRef)>,
-    /// Where images and first copies of roots go; where second copies go.
-    filling: [Option<Filling>; 2],
+    fresh: Vec<Fresh>,
+    /// Of every partition, what [`Owner::pinning_image_bytes`] said when its newest and older
+    /// images were written.
+    estimates: Vec<[u64; 2]>,
+    /// Bytes of the last root.
+    root_bytes: u64,
+    /// Where images go, and the copies of roots. Those are not among images: each is needed for
+    /// two roots only, and what is left of it would take room until its segment goes.
+    filling: [Option<Filling>; FILLINGS],
     /// Headers of the checkpoint segments.
     lives: BTreeMap<SegmentId, CheckpointSegment>,
     next_partition: u32,
@@ -59,7 +92,7 @@ pub(crate) struct CheckpointState {
 
 impl Log {
     /// Takes up where recovery ended.
-    pub(crate) fn begin(&self, start: Start, root: Root, headers: &[Found]) {
+    pub(super) fn begin(&self, start: Start, root: Root, headers: &[Found], owner: &dyn Owner) {
         let mut state = self.checkpoint.lock();
         state.root_refs = self.superblocks.lock().current.roots.clone();
         let images = root
@@ -82,6 +115,8 @@ impl Log {
         if self.options.read_only {
             return;
         }
+        state.estimates = state.root.partitions.iter().map(sizes_in_force).collect();
+        self.keep_image_room(&state, owner);
         let kept = state.referenced();
         let mut appender = self.appender.lock();
         for (segment, found) in (0..).zip(headers) {
@@ -137,16 +172,14 @@ impl Log {
             if appended >= due_at || wanted > 0 {
                 drop(appender);
                 let done = self.checkpoint_some(owner, PARTITIONS_A_ROOT);
+                let imaged = done.as_ref().map_or(u64::MAX, |count| u64::from(*count));
                 if done.is_ok() && appended > due_at {
                     // Late: the next ones are due before another step has been appended.
                     let latest = due_at.max(appended.saturating_sub(interval));
                     self.checkpoint.lock().imaged_at_bytes = latest;
                 }
-                let left = if done.is_ok() {
-                    wanted.saturating_sub(1)
-                } else {
-                    0
-                };
+                // After an error the cleaner asks again.
+                let left = wanted.saturating_sub(imaged);
                 self.wants_checkpoint.store(left, Ordering::Relaxed);
             } else {
                 drop(
@@ -161,30 +194,43 @@ impl Log {
     pub(crate) fn checkpoint_all(&self, owner: &dyn Owner) -> Result<()> {
         let mut left = owner.partition_count();
         while left > 0 {
-            let some = left.min(PARTITIONS_A_ROOT);
-            self.checkpoint_some(owner, some)?;
-            left -= some;
+            left -= self.checkpoint_some(owner, left.min(PARTITIONS_A_ROOT))?;
         }
         Ok(())
     }
 
-    /// Images every partition twice, for the cleaner: no tombstone written before is needed
-    /// after it. It waits neither for room nor for another checkpoint, both of which may wait
-    /// for the cleaner: `None` when there is another.
-    pub(crate) fn checkpoint_for_cleaner(&self, owner: &dyn Owner) -> Option<Result<()>> {
-        for _ in 0..2 * owner.partition_count().div_ceil(PARTITIONS_A_ROOT) {
-            let state = self.checkpoint.try_lock()?;
-            let count = PARTITIONS_A_ROOT.min(owner.partition_count());
-            if let Err(error) = self.checkpoint_locked(state, owner, count, false) {
-                return Some(Err(error));
-            }
-        }
-        Some(Ok(()))
+    /// Images some partitions, for the cleaner. It waits neither for room nor for another
+    /// checkpoint, both of which may wait for the cleaner: `None` when there is another.
+    pub(super) fn checkpoint_for_cleaner(&self, owner: &dyn Owner) -> Option<Result<u32>> {
+        let state = self.checkpoint.try_lock()?;
+        let count = PARTITIONS_A_ROOT.min(owner.partition_count());
+        Some(self.checkpoint_locked(state, owner, count, Scarcity::Part))
     }
 
-    /// Steps of checkpointing after which no tombstone written before is needed.
-    pub(crate) fn checkpoint_steps(&self, owner: &dyn Owner) -> u64 {
-        2 * u64::from(owner.partition_count().div_ceil(PARTITIONS_A_ROOT))
+    /// Whether what is kept for images is for what was added since those in force.
+    pub(super) fn images_are_behind(&self) -> bool {
+        self.appender.lock().image_room().is_behind()
+    }
+
+    /// Finds what images take, and keeps the room for more of them.
+    fn keep_image_room(&self, state: &CheckpointState, owner: &dyn Owner) {
+        let count = owner.partition_count();
+        let sizes: Vec<Sizes> = (0..count)
+            .map(|at| (state.next_partition + at) % count)
+            .map(|partition| (partition, owner.pinning_image_bytes(partition)))
+            .filter(|(_, now)| *now > 0)
+            .map(|(partition, now)| {
+                let made = state.estimates.get(partition as usize);
+                let [newest, older] = made.copied().unwrap_or_default();
+                Sizes { now, newest, older }
+            })
+            .collect();
+        let room = ImageRoom::of(sizes.iter().copied());
+        let [all, largest] = &self.pinning_images;
+        // Relaxed: estimates.
+        all.store(sizes.iter().map(|sizes| sizes.now).sum(), Ordering::Relaxed);
+        largest.store(room.largest, Ordering::Relaxed);
+        self.appender.lock().set_image_room(room);
     }
 
     /// Bytes of log that a crash now would replay, at most, by the seqnos of the images.
@@ -193,10 +239,10 @@ impl Log {
         self.newest_horizon.load(Ordering::Relaxed)
     }
 
-    /// Images the next `count` partitions and publishes a root. An error leaves the last
-    /// root in force.
-    fn checkpoint_some(&self, owner: &dyn Owner, count: u32) -> Result<()> {
-        self.checkpoint_locked(self.checkpoint.lock(), owner, count, true)
+    /// Images the next `count` partitions, or those of them there is room for, and publishes a
+    /// root; returns how many. An error leaves the last root in force.
+    fn checkpoint_some(&self, owner: &dyn Owner, count: u32) -> Result<u32> {
+        self.checkpoint_locked(self.checkpoint.lock(), owner, count, Scarcity::Wait)
     }
 
     pub(super) fn checkpoint_locked(
@@ -204,26 +250,78 @@ impl Log {
         mut state: MutexGuard<'_, CheckpointState>,
         owner: &dyn Owner,
         count: u32,
-        may_wait: bool,
-    ) -> Result<()> {
-        state.may_wait = may_wait;
+        scarcity: Scarcity,
+    ) -> Result<u32> {
+        state.may_wait = scarcity == Scarcity::Wait;
         let appended = self.appender.lock().appended_bytes();
         state.imaged_at_bytes = appended;
         state.fresh.clear();
-        for _ in 0..count {
+        let first = state.next_partition;
+        let written = self.write_images(&mut state, owner, count, scarcity);
+        let result = written.and_then(|imaged| {
+            self.publish(&mut state, owner.partition_count())?;
+            Ok(imaged)
+        });
+        if result.is_err() {
+            // The images are lost, and what they took is not.
+            state.next_partition = first;
+        } else {
+            self.keep_image_room(&state, owner);
+        }
+        self.free_unreferenced(&state);
+        result
+    }
+
+    /// Writes images of the next partitions; returns how many.
+    fn write_images(
+        &self,
+        state: &mut CheckpointState,
+        owner: &dyn Owner,
+        count: u32,
+        scarcity: Scarcity,
+    ) -> Result<u32> {
+        // First, so that what there is room for can be published.
+        for slot in ROOT_COPIES {
+            self.keep_room(
+                state,
+                slot,
+                state.root_bytes + state.root_bytes / 4 + ROOT_GROWTH,
+            )?;
+        }
+        for done in 0..count {
             let partition = state.next_partition;
-            match self.write_image(&mut state, owner, partition) {
-                Ok(image) => state.fresh.push((partition, image)),
+            // Before the image: what is added meanwhile may not be in it.
+            let estimate = owner.pinning_image_bytes(partition);
+            match self.write_image(state, owner, partition) {
+                Ok(image) => state.fresh.push(Fresh {
+                    partition,
+                    image,
+                    estimate,
+                }),
                 // What there was room for counts: older images go when it is published.
-                Err(Error::NoSpace { .. }) if !state.fresh.is_empty() => break,
-                Err(error) => {
-                    self.free_unreferenced(&state);
-                    return Err(error);
+                Err(Error::NoSpace { .. }) if done > 0 && scarcity != Scarcity::Fail => {
+                    return Ok(done);
                 }
+                Err(error) => return Err(error),
             }
             state.next_partition = (partition + 1) % owner.partition_count();
         }
-        self.publish(state, owner.partition_count())
+        Ok(count)
+    }
+
+    /// Bytes left in the segment being filled.
+    fn filling_room(&self, state: &CheckpointState, slot: usize) -> u64 {
+        let filling = state.filling.get(slot).and_then(Option::as_ref);
+        filling.map_or(0, |filling| self.geometry.segment_bytes - filling.next)
+    }
+
+    /// Begins a fresh segment if there are not so many bytes left in the one being filled.
+    fn keep_room(&self, state: &mut CheckpointState, slot: usize, bytes: u64) -> Result<()> {
+        let most = self.geometry.segment_bytes - self.geometry.header_bytes();
+        if self.filling_room(state, slot) < self.geometry.round_to_block(bytes).min(most) {
+            self.fresh_segment(state, slot)?;
+        }
+        Ok(())
     }
 
     fn write_image(
@@ -251,17 +349,27 @@ impl Log {
         let horizon = || self.appender.lock().next_seqno();
         let lowest = owner.image(partition, &horizon, &mut |unit| {
             if piece.body_bytes() > 0 && piece.body_bytes() + unit.len() as u64 > piece.limit {
-                pieces.push(self.write_piece(state, 0, &mut piece, header(pieces.len() as u32))?);
+                pieces.push(self.write_piece(
+                    state,
+                    IMAGES,
+                    &mut piece,
+                    header(pieces.len() as u32),
+                )?);
             }
             if piece.body_bytes() == 0 {
-                piece.limit = self.piece_room(state, 0, unit.len() as u64)?;
+                piece.limit = self.piece_room(state, unit.len() as u64)?;
             }
             bytes += unit.len() as u64;
             piece.push(unit);
             Ok(())
         })?;
         if piece.body_bytes() > 0 {
-            pieces.push(self.write_piece(state, 0, &mut piece, header(pieces.len() as u32))?);
+            pieces.push(self.write_piece(
+                state,
+                IMAGES,
+                &mut piece,
+                header(pieces.len() as u32),
+            )?);
         }
         image.horizon = lowest;
         image.bytes = bytes;
@@ -269,18 +377,12 @@ impl Log {
         Ok(image)
     }
 
-    /// Room for the body of the next piece, at least `wanted`: in a fresh segment if need be.
-    fn piece_room(&self, state: &mut CheckpointState, slot: usize, wanted: u64) -> Result<u64> {
-        let segment_bytes = self.geometry.segment_bytes;
-        let filling = state.filling.get_mut(slot).and_then(Option::as_mut);
-        let room = filling.map_or(0, |filling| segment_bytes - filling.next);
+    /// Room for the body of the next piece of an image, at least `wanted`: in a fresh segment
+    /// if need be.
+    fn piece_room(&self, state: &mut CheckpointState, wanted: u64) -> Result<u64> {
         let least = wanted.max(PIECE_BYTES_MIN) + PIECE_HEADER_BYTES as u64;
-        let room = if room < least {
-            self.fresh_segment(state, slot)?;
-            segment_bytes - self.geometry.header_bytes()
-        } else {
-            room
-        };
+        self.keep_room(state, IMAGES, least)?;
+        let room = self.filling_room(state, IMAGES);
         Ok(room.min(PIECE_BYTES_MAX) - PIECE_HEADER_BYTES as u64)
     }
 
@@ -307,11 +409,14 @@ impl Log {
 
     fn wait_for_checkpoint_room(&self) -> Result<()> {
         self.checkpoint_waits.store(true, Ordering::Relaxed);
-        let result = self.wait_for_space(PATIENCE_OF_CHECKPOINTS, &mut |appender| {
+        let result = self.wait_for_space(&mut |appender| {
             if appender.free_count() > FREE_FLOOR || appender.emptied_count() > 0 {
                 Wait::Over
+            } else if self.checkpoint_waits.load(Ordering::Relaxed) {
+                Wait::Excused
             } else {
-                Wait::On
+                // The cleaner said so.
+                Wait::Vain
             }
         });
         self.checkpoint_waits.store(false, Ordering::Relaxed);
@@ -365,20 +470,22 @@ impl Log {
         Ok(place)
     }
 
-    fn publish(
-        &self,
-        mut state: MutexGuard<'_, CheckpointState>,
-        partition_count: u32,
-    ) -> Result<()> {
+    fn publish(&self, state: &mut CheckpointState, partition_count: u32) -> Result<()> {
         self.settle()?;
         let mut root = state.root.clone();
         root.sequence += 1;
-        let first = state.fresh.first().map(|(partition, _)| *partition);
         root.partitions
             .resize(partition_count as usize, PartitionImages::default());
-        for (partition, image) in std::mem::take(&mut state.fresh) {
-            if let Some(images) = root.partitions.get_mut(partition as usize) {
-                images.older = images.newest.replace(image);
+        let mut estimates = state.estimates.clone();
+        estimates.resize(partition_count as usize, [0; 2]);
+        let imaged = state.fresh.len() as u64;
+        for fresh in std::mem::take(&mut state.fresh) {
+            let partition = fresh.partition as usize;
+            if let Some(images) = root.partitions.get_mut(partition) {
+                images.older = images.newest.replace(fresh.image);
+            }
+            if let Some([newest, older]) = estimates.get_mut(partition) {
+                *older = std::mem::replace(newest, fresh.estimate);
             }
         }
         let lowest = |pick: fn(&PartitionImages) -> &Option<ImageRef>| {
@@ -398,15 +505,7 @@ impl Log {
         }
         root.covered_by_newest = self.covered(root.newest_horizon);
         root.covered_by_older = self.covered(root.older_horizon);
-        let root_ref = match self.write_root(&mut state, &mut root) {
-            Ok(root_ref) => root_ref,
-            Err(error) => {
-                // The images are lost, and what they took is not.
-                state.next_partition = first.unwrap_or(0);
-                self.free_unreferenced(&state);
-                return Err(error);
-            }
-        };
+        let root_ref = self.write_root(state, &mut root)?;
         let mut superblocks = self.superblocks.lock();
         let written = superblocks.update(&*self.device, |next| {
             next.roots.insert(0, root_ref);
@@ -418,19 +517,15 @@ impl Log {
         Counters::add(&self.counters.flushes, 2);
         state.root_refs = superblocks.current.roots.clone();
         drop(superblocks);
-        let count = root.partitions.len();
         self.older_horizon
             .store(root.older_horizon, Ordering::Relaxed);
         self.newest_horizon
             .store(root.newest_horizon, Ordering::Relaxed);
         state.root = root;
+        state.estimates = estimates;
         let kept = state.referenced();
         state.lives.retain(|segment, _| kept.contains(segment));
-        Counters::add(
-            &self.counters.partitions_imaged,
-            u64::from(PARTITIONS_A_ROOT).min(count as u64),
-        );
-        self.free_unreferenced(&state);
+        Counters::add(&self.counters.partitions_imaged, imaged);
         Ok(())
     }
 
@@ -468,12 +563,9 @@ impl Log {
         let needed = self
             .geometry
             .round_to_block((PIECE_HEADER_BYTES + root.encode().len()) as u64);
-        for slot in 0..2 {
-            let filling = state.filling.get(slot).and_then(Option::as_ref);
-            let room = filling.map_or(0, |filling| self.geometry.segment_bytes - filling.next);
-            if room < needed {
-                self.fresh_segment(state, slot)?;
-            }
+        state.root_bytes = needed;
+        for slot in ROOT_COPIES {
+            self.keep_room(state, slot, needed)?;
         }
         // Only what stays in use as long as this root is in force.
         let named = state.named_with(root);
@@ -484,7 +576,7 @@ impl Log {
             .collect();
         let body = root.encode();
         let mut copies = Vec::new();
-        for slot in 0..2 {
+        for slot in ROOT_COPIES {
             let mut piece = PieceBuilder::default();
             piece.push(&body);
             let header = PieceHeader {
@@ -561,6 +653,11 @@ impl CheckpointState {
             .chain(filling.map(|filling| filling.header.segment))
             .collect()
     }
+}
+
+/// What the images of a partition take.
+fn sizes_in_force(images: &PartitionImages) -> [u64; 2] {
+    [&images.newest, &images.older].map(|image| image.as_ref().map_or(0, |image| image.bytes))
 }
 
 /// A piece being put together.

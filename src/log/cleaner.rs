@@ -16,7 +16,9 @@ use crate::{Error, Result};
 use super::ahead::{ReadAhead, read_ahead, read_first};
 use super::policy::{Candidate, cleaning_threshold_segments, select_victims};
 use super::recovery::{Found, parse_header, reread_header};
-use super::{Counters, Log, NoRoom, Owner, Position, RESERVE, ScannedFrame, SegmentScanner, State};
+use super::{
+    Appender, Counters, Log, NoRoom, Owner, Position, Purpose, ScannedFrame, SegmentScanner, State,
+};
 
 /// Segments prepared with one flush.
 const PREPARE_AT_ONCE: usize = 4;
@@ -40,9 +42,10 @@ const RETRY: Duration = Duration::from_millis(1);
 const TOMBSTONE_SHARE: u64 = 32;
 /// Victims cleaned for each segment of callers' writes while nobody waits, at most.
 const VICTIMS_A_SEGMENT: u64 = 64;
-/// So often newer images give hope while callers wait: both generations of all of them, and
-/// then some. Images are written for ever else, and nobody is told that there is no space.
-const RENEWALS_MAX: u64 = 40;
+/// So many images of every partition give hope while callers wait: two generations, and one
+/// for what was under way. Images are written for ever else, and nobody is told that there is no
+/// space.
+const RENEWALS: u64 = 3;
 /// A victim must give back at least this share of a segment.
 const GAIN_SHARE: u64 = 128;
 
@@ -58,14 +61,15 @@ pub(crate) struct Effort {
     /// Bytes of victims that may be cleaned while nobody waits.
     credit: u64,
     segment_bytes: u64,
-    checkpointed: bool,
     asked_at: Option<u64>,
     /// Victims chosen before, best first.
     chosen: VecDeque<SegmentId>,
     /// Bytes of tombstones that replay needs, when they were chosen.
     held_bytes: u64,
-    /// Newer images since a caller wrote.
-    renewals: u64,
+    /// Partitions imaged when a caller last wrote.
+    imaged_before: u64,
+    /// Images of every partition since then have been enough.
+    is_renewed: bool,
     /// Reads the next victim meanwhile. Whoever has it has the flusher too, and leaves
     /// commits to it.
     ahead: Option<ReadAhead>,
@@ -83,18 +87,19 @@ impl Effort {
             fruitless: 0,
             credit: patience * segment_bytes,
             segment_bytes,
-            checkpointed: false,
             asked_at: None,
             chosen: VecDeque::new(),
             held_bytes: 0,
-            renewals: 0,
+            imaged_before: 0,
+            is_renewed: false,
             ahead: None,
             window: AlignedBuf::new(),
             frame: Vec::new(),
         }
     }
 
-    fn observe(&mut self, clock: u64, horizon: u64) {
+    /// `imaged` partitions since the log was opened, of `partitions`.
+    fn observe(&mut self, clock: u64, horizon: u64, imaged: u64, partitions: u64) {
         if clock != self.clock {
             let written = clock.saturating_sub(self.clock);
             let earned = written.saturating_mul(VICTIMS_A_SEGMENT);
@@ -102,13 +107,12 @@ impl Effort {
             self.credit = self.credit.saturating_add(earned).min(most);
             self.clock = clock;
             self.fruitless = 0;
-            self.renewals = 0;
-            self.checkpointed = false;
+            self.imaged_before = imaged;
         }
+        self.is_renewed = imaged - self.imaged_before >= RENEWALS * partitions;
         if horizon != self.horizon {
             self.horizon = horizon;
-            self.renewals += 1;
-            if self.renewals < RENEWALS_MAX {
+            if !self.is_renewed {
                 self.fruitless = 0;
             }
         }
@@ -127,24 +131,22 @@ impl Effort {
         self.credit = self.credit.saturating_sub(self.segment_bytes);
     }
 
+    /// Whether newer images may still make anything superfluous.
     fn may_checkpoint(&self) -> bool {
-        !self.checkpointed
-    }
-
-    fn checkpointed(&mut self) {
-        self.checkpointed = true;
+        !self.is_renewed
     }
 
     /// Whether to ask for newer images: once for each horizon.
     fn may_ask(&mut self) -> bool {
-        self.renewals < RENEWALS_MAX && self.asked_at.replace(self.horizon) != Some(self.horizon)
+        self.may_checkpoint() && self.asked_at.replace(self.horizon) != Some(self.horizon)
     }
 }
 
 impl Log {
     /// Free segments, emptied ones included, below which cleaning runs.
-    pub(super) fn low_water(&self) -> usize {
-        cleaning_threshold_segments(RESERVE.user as u64) as usize
+    pub(super) fn low_water(&self, appender: &Appender) -> usize {
+        let kept = appender.floor(Purpose::User, 0);
+        cleaning_threshold_segments(kept as u64) as usize + appender.slack()
     }
 
     /// The space thread.
@@ -205,17 +207,16 @@ impl Log {
 
     /// One step towards enough free segments; false when there is nothing to do.
     pub(crate) fn make_space(&self, owner: &dyn Owner, effort: &mut Effort) -> Result<bool> {
-        let (free, emptied, unwritten, slack) = {
+        let (free, emptied, unwritten, low_water) = {
             let appender = self.appender.lock();
             (
                 appender.free_count(),
                 appender.emptied_count(),
                 appender.unwritten_count(),
-                appender.slack(),
+                self.low_water(&appender),
             )
         };
         let starving = self.is_starving();
-        let low_water = self.low_water() + slack;
         if unwritten > 0 && (free < low_water + PREPARE_AT_ONCE || starving) {
             self.prepare_some()?;
             return Ok(true);
@@ -310,7 +311,8 @@ impl Log {
         let horizon = self.older_horizon.load(Ordering::Relaxed);
         let segment_bytes = self.geometry.segment_bytes;
         let clock = self.appender.lock().clock();
-        effort.observe(clock, horizon);
+        let imaged = self.counters.partitions_imaged.load(Ordering::Relaxed);
+        effort.observe(clock, horizon, imaged, u64::from(owner.partition_count()));
         // What was chosen before is good enough, as long as it is a victim at all.
         effort.chosen.retain(|segment| {
             let entry = self.table.segment(*segment);
@@ -341,8 +343,8 @@ impl Log {
         let held_bytes = effort.held_bytes;
         let victim = effort.chosen.front().copied();
         if held_bytes > self.geometry.capacity / TOMBSTONE_SHARE && effort.may_ask() {
-            let steps = self.checkpoint_steps(owner);
-            self.wants_checkpoint.store(steps, Ordering::Relaxed);
+            let all_twice = 2 * u64::from(owner.partition_count());
+            self.wants_checkpoint.store(all_twice, Ordering::Relaxed);
             self.work.notify_all();
         }
         match victim {
@@ -362,18 +364,22 @@ impl Log {
                 self.commit_now()?;
                 Ok(true)
             }
-            _ if (held_bytes > 0 || self.images_are_scattered(owner))
-                && effort.may_checkpoint() =>
+            _ if effort.may_checkpoint()
+                && (held_bytes > 0
+                    || self.images_are_scattered(owner)
+                    || self.images_are_behind()) =>
             {
-                // Newer images make tombstones and operations superfluous, and lie close
-                // together.
+                // Newer images make tombstones and operations superfluous, lie close together,
+                // and need no more room kept for them.
                 match self.checkpoint_for_cleaner(owner) {
-                    Some(Ok(()) | Err(Error::NoSpace { .. })) => {
-                        effort.checkpointed();
-                        Ok(true)
+                    Some(Ok(_)) => Ok(true),
+                    Some(Err(Error::NoSpace { .. })) => {
+                        self.give_up();
+                        Ok(false)
                     }
                     Some(Err(error)) => Err(error),
                     None => {
+                        // Another is under way, and may wait for the room that it will make.
                         if self.checkpoint_waits.load(Ordering::Relaxed) {
                             self.give_up();
                         }
@@ -651,10 +657,10 @@ impl Log {
     }
 
     fn discard_some(&self, count: usize) -> Result<usize> {
-        let keep = 2 * self.low_water() + PREPARE_AT_ONCE;
         let mut taken = Vec::new();
         {
             let mut appender = self.appender.lock();
+            let keep = 2 * self.low_water(&appender) + PREPARE_AT_ONCE;
             while taken.len() < count {
                 let Some(segment) = appender.take_surplus(keep) else {
                     break;

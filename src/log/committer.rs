@@ -283,7 +283,7 @@ impl Log {
         let checkpoint_due = self.checkpoint_due.load(Ordering::Relaxed);
         let due = appender.appended_bytes() >= checkpoint_due;
         let available = appender.free_count() + appender.emptied_count();
-        let is_low = available < self.low_water() + appender.slack();
+        let is_low = available < self.low_water(&appender);
         if freed || due || is_low || appender.emptied_count() > 0 {
             self.work.notify_all();
         }

@@ -11,6 +11,7 @@ mod checkpoint;
 mod cleaner;
 mod committer;
 mod frame;
+mod image_room;
 mod payload;
 mod policy;
 #[cfg(test)]
@@ -38,6 +39,7 @@ pub(crate) use applier::Lane;
 pub(crate) use checkpoint::CheckpointState;
 #[cfg(test)]
 pub(crate) use cleaner::Effort;
+pub(crate) use image_room::ImageRoom;
 pub(crate) use payload::{Room, max_payload};
 use policy::spreads_commits;
 pub(crate) use policy::{first_exponent, head_class, next_exponent, survivor_exponent};
@@ -51,6 +53,7 @@ pub(crate) use superblocks::{
 
 use appender::{Reserve, Start};
 use committer::CommitState;
+use image_room::image_segments;
 
 /// Where a record is, as the log tells its owner.
 #[derive(Debug, Clone, Copy)]
@@ -134,6 +137,11 @@ pub(crate) trait Owner: Send + Sync {
 
     /// Bytes that one generation of images takes on flash, at most.
     fn image_bytes(&self) -> u64;
+
+    /// The same of one partition, if it has operations, which the log cannot carry; else 0.
+    fn pinning_image_bytes(&self, _partition: u32) -> u64 {
+        0
+    }
 }
 
 /// Counters of a log since it was opened.
@@ -213,10 +221,12 @@ pub(crate) struct Log {
     checkpoint_due: AtomicU64,
     /// A crash now replays from here on.
     newest_horizon: AtomicU64,
-    /// Steps of checkpointing the cleaner asks for, so that tombstones can go.
+    /// Partitions the cleaner asks to be imaged, so that tombstones can go.
     wants_checkpoint: AtomicU64,
     /// A checkpoint holds its lock and waits for room.
     checkpoint_waits: AtomicBool,
+    /// Bytes of the images of operations, and of the largest partition of them.
+    pinning_images: [AtomicU64; 2],
     clock: AtomicU64,
     /// Writers that waited for the last group.
     recent_writers: AtomicU64,
@@ -269,6 +279,7 @@ impl Log {
             newest_horizon: AtomicU64::new(0),
             wants_checkpoint: AtomicU64::new(0),
             checkpoint_waits: AtomicBool::new(false),
+            pinning_images: [AtomicU64::new(0), AtomicU64::new(0)],
             clock: AtomicU64::new(0),
             recent_writers: AtomicU64::new(0),
             commit_bytes: AtomicU64::new(0),
@@ -484,11 +495,12 @@ impl Log {
     }
 
     /// Bytes of records the store accepts: what remains when the reserve, two generations
-    /// of images and the last few percent, without which cleaning finds nothing to gain, are
-    /// set aside.
-    pub(crate) fn usable_bytes(&self, image_bytes: u64) -> u64 {
+    /// of images with one partition of a third, and the last few percent, without which cleaning
+    /// finds nothing to gain, are set aside.
+    pub(crate) fn usable_bytes(&self, images: ImageBytes) -> u64 {
         let payload = self.geometry.segment_bytes - self.geometry.header_bytes();
-        let images = (image_bytes * 5 / 2).div_ceil(self.geometry.segment_bytes) + IMAGE_SEGMENTS;
+        let bytes = 2 * images.all + images.largest;
+        let images = image_segments(bytes, self.geometry.segment_bytes) + IMAGE_SEGMENTS;
         let held = RESERVED_SEGMENTS + images;
         let segments = u64::from(self.geometry.segment_count).saturating_sub(held);
         segments * payload / 100 * USABLE_PERCENT
@@ -496,8 +508,22 @@ impl Log {
 
     /// Most bytes of records that live and new ones may be together while a batch is
     /// written: beyond, no cleaning makes room for what it does not replace yet.
-    pub(crate) fn most_bytes(&self, image_bytes: u64) -> u64 {
-        self.usable_bytes(image_bytes) / USABLE_PERCENT * 100
+    pub(crate) fn most_bytes(&self, images: ImageBytes) -> u64 {
+        self.usable_bytes(images) / USABLE_PERCENT * 100
+    }
+
+    /// Images of these bytes of records, and those of operations as the last checkpoint or
+    /// open found them.
+    pub(crate) fn images_with(&self, record_image_bytes: u64) -> ImageBytes {
+        // Relaxed: estimates.
+        let [all, largest] = self
+            .pinning_images
+            .each_ref()
+            .map(|bytes| bytes.load(Ordering::Relaxed));
+        ImageBytes {
+            all: record_image_bytes + all,
+            largest,
+        }
     }
 
     /// Waits until there is room; `NoSpace` if none can be made. A caller that passes a
@@ -507,7 +533,7 @@ impl Log {
         rooms: &[Room],
         mut claim: Option<&mut Option<Claim<'a>>>,
     ) -> Result<()> {
-        self.wait_for_space(PATIENCE, &mut |appender| {
+        self.wait_for_space(&mut |appender| {
             let mut claimed = false;
             if let Some(claim) = claim.as_deref_mut() {
                 if claim.is_none() && appender.claim(rooms) {
@@ -527,15 +553,11 @@ impl Log {
     }
 
     /// Waits as `step` says, which is asked whenever there may be more room; `NoSpace` when
-    /// the cleaner found nothing to gain for `rounds` times since.
-    fn wait_for_space(
-        &self,
-        rounds: u64,
-        step: &mut dyn FnMut(&mut Appender) -> Wait,
-    ) -> Result<()> {
+    /// it says so, or the cleaner found nothing to gain for a few times since.
+    fn wait_for_space(&self, step: &mut dyn FnMut(&mut Appender) -> Wait) -> Result<()> {
         self.starving.fetch_add(1, Ordering::Relaxed);
         let mut appender = self.appender.lock();
-        let mut last = self.stuck.load(Ordering::Relaxed) + rounds;
+        let mut last = self.stuck.load(Ordering::Relaxed) + PATIENCE;
         let mut has_waited = false;
         let result = loop {
             if self.is_poisoned() {
@@ -547,7 +569,8 @@ impl Log {
                 _ if self.stopping.load(Ordering::Acquire) => {
                     break Err(Error::NoSpace { what: "capacity" });
                 }
-                Wait::Excused => last = self.stuck.load(Ordering::Relaxed) + rounds,
+                Wait::Vain => break Err(Error::NoSpace { what: "capacity" }),
+                Wait::Excused => last = self.stuck.load(Ordering::Relaxed) + PATIENCE,
                 Wait::On if self.stuck.load(Ordering::Relaxed) >= last => {
                     break Err(Error::NoSpace { what: "capacity" });
                 }
@@ -564,10 +587,12 @@ impl Log {
         result
     }
 
-    /// Tells those who wait for room that there is none to be made.
+    /// Tells those who wait for room that there is none to be made: a checkpoint first, whose
+    /// images, those there was room for, may make some.
     fn give_up(&self) {
         let mut appender = self.appender.lock();
-        if !appender.drop_slack() {
+        let is_told = self.checkpoint_waits.swap(false, Ordering::Relaxed);
+        if !is_told && !appender.drop_slack() {
             self.stuck.fetch_add(1, Ordering::Relaxed);
         }
         self.space.notify_all();
@@ -616,14 +641,24 @@ impl Log {
     }
 }
 
+/// Bytes of one generation of images, at most.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ImageBytes {
+    pub(crate) all: u64,
+    /// Of the largest partition that is not imaged in parts.
+    pub(crate) largest: u64,
+}
+
 /// What one who waits for room makes of what there is.
 enum Wait {
     /// It is enough.
     Over,
     /// It is not.
     On,
-    /// It is not, because another has a claim on it.
+    /// It is not, and what the cleaner gains says nothing about that.
     Excused,
+    /// It is not, and will not be.
+    Vain,
 }
 
 /// Room kept for one large batch: without it smaller writes would take every segment the
@@ -640,25 +675,32 @@ impl Drop for Claim<'_> {
 /// Times the cleaner must have found nothing to gain before a writer is told that there is
 /// no space. The first may have been decided before the writer came.
 const PATIENCE: u64 = 3;
-/// A checkpoint gives up first: its lock is what the cleaner may need.
-const PATIENCE_OF_CHECKPOINTS: u64 = 1;
 
 /// Reads are tried again this often. BlueStore's 3 would take one frame in 600 for damaged
 /// where a fifth of the reads is bad; this makes it one in two million.
 pub(crate) const READ_RETRIES: u32 = 8;
-/// Segments the store keeps for itself: open heads, the checkpoint's two, and the reserve.
+/// Segments the store keeps for itself: open heads, the checkpoint's three, the reserve with what
+/// is kept for images at least, and a few for the cleaner to work with.
 const RESERVED_SEGMENTS: u64 = if MODEL {
     0
 } else {
-    HEAD_COUNT as u64 + 2 + RESERVE.user as u64 + 4
+    HEAD_COUNT as u64 + 3 + KEPT_SEGMENTS as u64 + 4
 };
 /// Segments of images that are not full: those being filled, and one of the older roots.
 const IMAGE_SEGMENTS: u64 = if MODEL { 0 } else { 3 };
 /// Beyond this share of the rest, cleaning gains too little to go on.
 const USABLE_PERCENT: u64 = 97;
-/// Free segments kept from puts, and from deletes.
+/// Free segments kept for the cleaner, and for deletes; a checkpoint leaves the former.
 const RESERVE: Reserve = if MODEL {
-    Reserve { user: 0, delete: 0 }
+    Reserve {
+        cleaner: 0,
+        deletes: 0,
+    }
 } else {
-    Reserve { user: 6, delete: 4 }
+    Reserve {
+        cleaner: 2,
+        deletes: 2,
+    }
 };
+/// Free segments kept from puts, at least.
+const KEPT_SEGMENTS: usize = 8;

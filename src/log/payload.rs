@@ -213,6 +213,8 @@ pub(crate) struct Room {
     pub(crate) payload: u64,
     /// Bytes of the longest payload of one record.
     pub(crate) largest_payload: u64,
+    /// Bytes by which images become larger, once the records are applied.
+    pub(crate) image_growth: u64,
 }
 
 impl Room {
@@ -227,6 +229,7 @@ impl Room {
             payload_records: 0,
             payload: 0,
             largest_payload: 0,
+            image_growth: 0,
         }
     }
 
@@ -279,9 +282,10 @@ impl Appender {
             .filter(|room| !self.fits_here(room, records))
             .map(|room| self.segments_for(&room, records))
             .sum();
+        let growth = rooms.iter().map(|room| room.image_growth).sum();
         let floors = rooms.iter().map(|room| {
             let held = if claimed { 0 } else { self.held(room.purpose) };
-            self.reserve.floor(room.purpose) + held
+            self.floor(room.purpose, growth) + held
         });
         needed == 0 || self.free_count() >= needed + floors.max().unwrap_or(0)
     }

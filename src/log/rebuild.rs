@@ -12,6 +12,7 @@ use crate::sync::{Arc, SharedArc};
 use crate::{Error, Result};
 
 use super::appender::Start;
+use super::checkpoint::Scarcity;
 use super::cleaner::Effort;
 use super::recovery::{Found, fill_table};
 use super::{Log, LogOptions, Owner, SegmentTable, Superblocks};
@@ -88,9 +89,11 @@ impl Log {
         self.close(owner)
     }
 
-    /// As `checkpoint_some`; there is no space thread, so waiting for room would be for ever.
+    /// Images of all partitions, or none; there is no space thread, so waiting for room would be
+    /// for ever.
     fn checkpoint_unwaiting(&self, owner: &dyn Owner, count: u32) -> Result<()> {
-        self.checkpoint_locked(self.checkpoint.lock(), owner, count, false)
+        self.checkpoint_locked(self.checkpoint.lock(), owner, count, Scarcity::Fail)
+            .map(drop)
     }
 
     /// One root with fresh images of every partition.

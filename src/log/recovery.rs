@@ -587,7 +587,7 @@ impl<'a> Replay<'a> {
             clock: self.clock,
         };
         drop(superblocks);
-        log.begin(start, self.root, self.headers);
+        log.begin(start, self.root, self.headers, owner);
         Ok(())
     }
 

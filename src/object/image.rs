@@ -14,6 +14,7 @@ use std::collections::HashMap;
 use crate::Result;
 use crate::format::bytes::{u16_at, u32_at, u64_at};
 use crate::format::{Invalid, Seqno};
+use crate::log::ImageBytes;
 use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering, SharedArc};
 
 use super::attributes::Attributes;
@@ -32,7 +33,7 @@ const COLLECTIONS: u64 = u64::MAX - 1;
 
 const UNIT_HEADER_BYTES: usize = 21;
 /// Most bytes of a unit's content.
-const UNIT_BYTES_MAX: usize = 64 << 10;
+const UNIT_BYTES_MAX: usize = 16 << 10;
 /// Families imaged under one hold of a shard's lock.
 const FAMILIES_AT_ONCE: usize = 64;
 
@@ -409,13 +410,24 @@ impl Objects {
         (is_new || whole.load(Ordering::Relaxed)) && !loading.parts.lock().contains_key(&partition)
     }
 
-    /// Bytes of one generation of images, at most.
-    pub(super) fn own_image_bytes(&self) -> u64 {
+    /// One generation of images.
+    pub(super) fn own_images(&self) -> ImageBytes {
+        let mut images = ImageBytes { all: 0, largest: 0 };
         if self.is_in_use() {
-            // What a node takes in an image is less than in DRAM; units and ends beside.
-            self.memory_bytes() + u64::from(ALL_PARTITIONS) * (UNIT_HEADER_BYTES as u64 + 512)
-        } else {
-            0
+            for partition in 0..ALL_PARTITIONS {
+                let bytes = self.partition_image_bytes(partition);
+                images.all += bytes;
+                images.largest = images.largest.max(bytes);
+            }
         }
+        images
+    }
+
+    /// Bytes of the image of a partition, at most: what a node takes in an image is less than in
+    /// DRAM. Beside it are units and the end of the last block.
+    pub(super) fn partition_image_bytes(&self, partition: u32) -> u64 {
+        let nodes = self.table.partition_bytes.get(partition as usize);
+        let bytes = nodes.map_or(0, |bytes| bytes.load(Ordering::Relaxed).max(0) as u64);
+        bytes + UNIT_HEADER_BYTES as u64 + 512
     }
 }

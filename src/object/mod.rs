@@ -52,7 +52,7 @@ pub(crate) use salvage::Concerned;
 pub(crate) use table::{Node, Space, Table};
 
 use crate::format::{Address, Geometry, LengthCode};
-use crate::log::Log;
+use crate::log::{ImageBytes, Log};
 use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering};
 
 use extents::{BLOCK_BYTES, Unit};
@@ -282,16 +282,20 @@ impl Objects {
         self.other_image_bytes.store(bytes, Ordering::Relaxed);
     }
 
-    fn all_image_bytes(&self) -> u64 {
-        self.other_image_bytes.load(Ordering::Relaxed) + self.own_image_bytes()
+    /// Images of everything, when those of nodes grow by `growth` bytes.
+    fn all_images(&self, growth: u64) -> ImageBytes {
+        let others = self.other_image_bytes.load(Ordering::Relaxed);
+        let own = self.own_images();
+        ImageBytes {
+            all: others + own.all + growth,
+            largest: own.largest + growth,
+        }
     }
 
     /// Bytes of DRAM of all nodes.
     pub(crate) fn memory_bytes(&self) -> u64 {
-        let spaces = self.table.spaces();
-        let bytes = spaces
-            .iter()
-            .map(|space| space.usage.memory_bytes.load(Ordering::Relaxed));
+        let partitions = self.table.partition_bytes.iter();
+        let bytes = partitions.map(|bytes| bytes.load(Ordering::Relaxed));
         bytes.sum::<i64>().max(0) as u64
     }
 

@@ -67,6 +67,10 @@ impl Owner for Objects {
     }
 
     fn image_bytes(&self) -> u64 {
-        self.own_image_bytes()
+        self.own_images().all
+    }
+
+    fn pinning_image_bytes(&self, partition: u32) -> u64 {
+        self.partition_image_bytes(partition)
     }
 }

@@ -285,7 +285,7 @@ impl Objects {
         Usage::add(&usage.objects, 1);
         node.stored_bytes = node.extents.stored_bytes();
         Usage::add(&usage.stored_bytes, node.stored_bytes as i64);
-        Usage::add(&usage.memory_bytes, node.memory_bytes() as i64);
+        self.table.add_bytes(id.family, node.memory_bytes() as i64);
         let mut is_outside = false;
         if let Some(omap) = &mut node.omap {
             let mut total = 0;

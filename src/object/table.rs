@@ -213,8 +213,6 @@ pub(crate) struct Usage {
     pub(crate) allocated_bytes: AtomicI64,
     /// Bytes of records of omap values on flash.
     pub(crate) omap_bytes: AtomicI64,
-    /// Bytes of DRAM.
-    pub(crate) memory_bytes: AtomicI64,
 }
 
 impl Usage {
@@ -242,6 +240,8 @@ pub(crate) struct Table {
     shards: Box<[RwLock<Shard>]>,
     spaces: RwLock<BTreeMap<SpaceId, SharedArc<Space>>>,
     next_family: AtomicU64,
+    /// Bytes of DRAM of the nodes of each partition.
+    pub(crate) partition_bytes: Box<[AtomicI64]>,
 }
 
 /// Write locks of some shards, in ascending order.
@@ -264,11 +264,20 @@ impl Table {
             shards: (0..SHARDS).map(|_| RwLock::new(Shard::default())).collect(),
             spaces: RwLock::new(BTreeMap::new()),
             next_family: AtomicU64::new(1),
+            partition_bytes: (0..PARTITIONS).map(|_| AtomicI64::new(0)).collect(),
         }
     }
 
     pub(crate) fn shard_of(family: u64) -> usize {
         (family % SHARDS as u64) as usize
+    }
+
+    /// Counts bytes of DRAM of a node.
+    pub(crate) fn add_bytes(&self, family: u64, by: i64) {
+        Usage::add(
+            &self.partition_bytes[Self::shard_of(family) / SHARDS_A_PARTITION],
+            by,
+        );
     }
 
     pub(crate) fn shards_of(partition: u32) -> std::ops::Range<usize> {

@@ -100,6 +100,11 @@ impl<O: Owner> Owner for Owners<O> {
     fn image_bytes(&self) -> u64 {
         self.kv.image_bytes() + self.objects.image_bytes()
     }
+
+    fn pinning_image_bytes(&self, partition: u32) -> u64 {
+        let (owner, partition) = self.of_partition(partition);
+        owner.pinning_image_bytes(partition)
+    }
 }
 
 #[cfg(all(test, not(loom)))]

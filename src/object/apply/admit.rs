@@ -23,6 +23,22 @@ const USABLE_LEAST_PART: u64 = 8;
 const NODE_BYTES: u64 = 256;
 const OMAP_KEY_BYTES: u64 = 24;
 
+/// By how much a transaction makes images larger.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Growth {
+    /// Bytes in all, negative when they become smaller.
+    pub(super) net: i64,
+    /// Bytes of what becomes larger: what becomes smaller may be imaged later.
+    pub(super) added: u64,
+}
+
+impl Growth {
+    fn add(&mut self, bytes: i64) {
+        self.net += bytes;
+        self.added += bytes.max(0) as u64;
+    }
+}
+
 impl Objects {
     /// Refuses a transaction that would leave too little for the cleaner or for images.
     pub(super) fn admit(
@@ -31,20 +47,19 @@ impl Objects {
         plan: &Plan<'_>,
         ids: &[ObjectId],
         cursor: &Cursor<'_>,
+        growth: i64,
     ) -> Result<()> {
         let new_bytes: u64 = cursor.live_bytes(log);
         let live = log.table().live_total() + new_bytes;
-        let images = self.all_image_bytes();
         let least = log.geometry().capacity / USABLE_LEAST_PART;
         let is_limited = self.memory_limit_is_reached();
         // Most often there is room for more than images can grow by.
         let most =
             cursor.record_bytes(log) + self.clone_bytes(plan, ids) + NODE_BYTES * ids.len() as u64;
-        let usable = log.usable_bytes(images + most);
+        let usable = log.usable_bytes(self.all_images(most));
         if live <= usable && usable >= least && !is_limited {
             return Ok(());
         }
-        let growth = self.image_growth(plan, ids);
         if new_bytes == 0 && growth <= 0 {
             return Ok(());
         }
@@ -53,7 +68,7 @@ impl Objects {
                 what: "memory limit",
             });
         }
-        let usable = log.usable_bytes(images + growth.max(0) as u64);
+        let usable = log.usable_bytes(self.all_images(growth.max(0) as u64));
         let freed = self.freed_bytes(plan, ids);
         let fits = live - freed.min(live) <= usable && (growth <= 0 || usable >= least);
         if fits || (growth <= 0 && freed >= new_bytes) {
@@ -76,16 +91,17 @@ impl Objects {
         bytes
     }
 
-    /// By how much a plan makes images larger, about; negative when they become smaller.
-    pub(super) fn image_growth(&self, plan: &Plan<'_>, ids: &[ObjectId]) -> i64 {
-        let mut growth = self.clone_bytes(plan, ids) as i64;
+    /// By how much a plan makes images larger, about.
+    pub(super) fn image_growth(&self, plan: &Plan<'_>, ids: &[ObjectId]) -> Growth {
+        let mut growth = Growth::default();
+        growth.add(self.clone_bytes(plan, ids) as i64);
         for effect in &plan.effects {
             let Some(id) = effect.work().map(|work| ids[work]) else {
                 continue;
             };
             let shard = self.table.read(id.family);
             let node = shard.get(id);
-            growth += match effect {
+            growth.add(match effect {
                 Effect::Create { work } => NODE_BYTES as i64 + plan.works[*work].name.len() as i64,
                 Effect::Remove { .. } => -(node.map_or(0, Node::memory_bytes) as i64),
                 Effect::Attributes { changes, .. } => {
@@ -121,7 +137,7 @@ impl Objects {
                         .sum()
                 }
                 _ => 0,
-            };
+            });
         }
         growth
     }

@@ -27,14 +27,15 @@ impl Objects {
         let ids = self.assign_ids(plan)?;
         let is_busy = log.recent_writers() >= BUSY_WRITERS;
         let cursor = self.prepare(log, plan, &ids, is_busy)?;
-        self.admit(log, plan, &ids, &cursor)?;
+        let growth = self.image_growth(plan, &ids);
+        self.admit(log, plan, &ids, &cursor, growth.net)?;
         // What makes images larger may take no more than what stays in the log.
-        let purpose = if cursor.live_bytes(log) > 0 || self.image_growth(plan, &ids) > 0 {
+        let purpose = if cursor.live_bytes(log) > 0 || growth.net > 0 {
             Purpose::User
         } else {
             Purpose::Delete
         };
-        let rooms = cursor.rooms(log, purpose);
+        let rooms = cursor.rooms(log, purpose, growth.added);
         let area: u64 = if is_busy { 0 } else { cursor.record_bytes(log) };
         let mut claim: Option<Claim<'_>> = None;
         loop {
@@ -61,6 +62,7 @@ impl Objects {
                 appender.reserve_area(COMMIT_STREAM, 0);
             }
             let seqno = appender.next_seqno() - 1;
+            appender.images_grow(growth.added);
             log.join_group(&mut appender);
             log.publish_clock(&appender);
             drop(appender);

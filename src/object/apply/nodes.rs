@@ -79,7 +79,13 @@ impl Objects {
                 }
                 _ => self.change_node(log, effect, planned, shard, id, version, prepared, appended),
             }
-            before.to(Footprint::of(shard.get(id)), usage);
+            let after = Footprint::of(shard.get(id));
+            Usage::add(
+                &usage.stored_bytes,
+                after.stored_bytes - before.stored_bytes,
+            );
+            self.table
+                .add_bytes(id.family, after.memory_bytes - before.memory_bytes);
         }
     }
 
@@ -179,11 +185,6 @@ impl Footprint {
             stored_bytes: node.stored_bytes as i64,
             memory_bytes: node.memory_bytes() as i64,
         })
-    }
-
-    fn to(&self, after: Self, usage: &Usage) {
-        Usage::add(&usage.stored_bytes, after.stored_bytes - self.stored_bytes);
-        Usage::add(&usage.memory_bytes, after.memory_bytes - self.memory_bytes);
     }
 }
 

@@ -334,7 +334,7 @@ impl<'p> Cursor<'p> {
         Ok(())
     }
 
-    pub(super) fn rooms(&self, log: &Log, purpose: Purpose) -> Vec<Room> {
+    pub(super) fn rooms(&self, log: &Log, purpose: Purpose, growth: u64) -> Vec<Room> {
         let mut rooms: Vec<Room> = Vec::new();
         for prepared in &self.prepared {
             let bytes = log.record_bytes(prepared.length);
@@ -349,6 +349,9 @@ impl<'p> Cursor<'p> {
                 }
             };
             room.add(bytes, prepared.payload_bytes);
+        }
+        if let Some(room) = rooms.first_mut() {
+            room.image_growth = growth;
         }
         rooms
     }
