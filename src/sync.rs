@@ -17,7 +17,10 @@ mod imp {
 
 #[cfg(all(test, loom))]
 mod imp {
+    #[cfg(not(crossbeam_loom))]
     pub(crate) use super::model_atomic::AtomicU64;
+    #[cfg(crossbeam_loom)]
+    pub(crate) use loom::sync::atomic::AtomicU64;
     pub(crate) use loom::sync::atomic::{
         AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicUsize, Ordering, fence,
     };
@@ -54,12 +57,43 @@ pub(crate) fn pause(round: u32) {
 /// with the same names leaks what is retired, since models of the index's protocols are
 /// not about reclamation and crossbeam's own steps would multiply their schedules.
 pub(crate) mod epoch {
+    #[cfg(not(all(test, loom)))]
+    pub(crate) use crossbeam_epoch::Atomic;
     #[cfg(any(not(all(test, loom)), crossbeam_loom))]
-    pub(crate) use crossbeam_epoch::{Atomic, Guard, Owned, Shared, pin};
+    pub(crate) use crossbeam_epoch::{Guard, Owned, Shared, pin};
+
+    #[cfg(all(test, loom, crossbeam_loom))]
+    pub(crate) use super::touched::Atomic;
 
     #[cfg(all(test, loom, not(crossbeam_loom)))]
     pub(crate) use super::leaking::{Atomic, Guard, Owned, Shared, pin};
 }
+
+/// A part of memory that [`epoch`] reclaims, which tells models whether it is still there.
+///
+/// It is nothing, except in models with real epochs (`--cfg crossbeam_loom`).
+#[cfg(not(all(test, loom, crossbeam_loom)))]
+pub(crate) struct Life;
+
+#[cfg(not(all(test, loom, crossbeam_loom)))]
+impl Life {
+    pub(crate) fn new() -> Self {
+        Self
+    }
+
+    /// Says that it is at its place in memory, before it is published.
+    #[inline]
+    pub(crate) fn begin(&self) {}
+
+    /// Says that what it is a part of is read.
+    #[inline]
+    pub(crate) fn touch(&self) {}
+}
+
+#[cfg(all(test, loom, crossbeam_loom))]
+pub(crate) use life::Life;
+#[cfg(all(test, loom, crossbeam_loom))]
+pub(crate) use life::{forget_lives, lives};
 
 /// What a load of an [`ArcCell`] returns: dereferences to the `Arc`.
 #[cfg(not(all(test, loom)))]
@@ -104,6 +138,7 @@ pub(crate) use model_cell::ArcCell;
 /// it is about to store, as every lock holder in the index does, that access is its own,
 /// and loom (0.7) never tries the store between two loads of a reader. So a load here also
 /// stores to a flag that nobody reads: it makes loads conflict and orders nothing else.
+/// (Models with real epochs have it for pointers only: they are not about buckets.)
 #[cfg(all(test, loom))]
 mod model_atomic {
     use std::ops::Deref;
@@ -151,7 +186,8 @@ mod model_atomic {
 mod model_cell {
     #![expect(unsafe_code, reason = "a pointer to what the cell keeps")]
 
-    use super::{Arc, AtomicU64, Ordering};
+    use super::model_atomic::AtomicU64;
+    use super::{Arc, Ordering};
 
     /// See the other definition.
     pub(crate) struct ArcCell<T> {
@@ -352,6 +388,126 @@ mod leaking {
 
         pub(crate) fn store(&self, pointer: Shared<'_, T>, order: Ordering) {
             self.0.store(pointer.0, order);
+        }
+    }
+}
+
+/// crossbeam-epoch's `Atomic`, whose loads are steps that loom orders against each other, for
+/// the reason that [`model_atomic`] has.
+#[cfg(all(test, loom, crossbeam_loom))]
+mod touched {
+    use super::epoch::{Guard, Shared};
+    use super::{AtomicBool, Ordering};
+
+    /// See the module.
+    pub(crate) struct Atomic<T> {
+        pointer: crossbeam_epoch::Atomic<T>,
+        touched: AtomicBool,
+    }
+
+    impl<T> Atomic<T> {
+        pub(crate) fn null() -> Self {
+            Self {
+                pointer: crossbeam_epoch::Atomic::null(),
+                touched: AtomicBool::new(false),
+            }
+        }
+
+        pub(crate) fn load<'g>(&self, order: Ordering, guard: &'g Guard) -> Shared<'g, T> {
+            self.touched.store(true, Ordering::Relaxed);
+            self.pointer.load(order, guard)
+        }
+
+        pub(crate) fn store(&self, pointer: Shared<'_, T>, order: Ordering) {
+            self.pointer.store(pointer, order);
+        }
+    }
+}
+
+/// [`Life`] in models with real epochs.
+///
+/// Two things fail a model. Reading at an address where something ended, found by a list of
+/// these before memory is touched. And an end that is not ordered after every read, or a read
+/// not ordered after the beginning, which loom finds by the cell, whatever the schedule.
+#[cfg(all(test, loom, crossbeam_loom))]
+mod life {
+    #![expect(unsafe_code, reason = "shares loom's cell between threads")]
+
+    use std::cell::RefCell;
+    use std::collections::BTreeSet;
+
+    /// What a schedule's lives did.
+    #[derive(Debug, Default, Clone)]
+    pub(crate) struct Lives {
+        pub(crate) began: usize,
+        pub(crate) ended: usize,
+        /// Addresses where one ended and none began since.
+        gone: BTreeSet<usize>,
+    }
+
+    thread_local! {
+        /// All threads of a model are one of the system's.
+        static LIVES: RefCell<Lives> = RefCell::default();
+    }
+
+    /// What happened since the last [`forget_lives`].
+    pub(crate) fn lives() -> Lives {
+        LIVES.with_borrow(Clone::clone)
+    }
+
+    /// Starts a schedule.
+    pub(crate) fn forget_lives() {
+        LIVES.with_borrow_mut(|lives| *lives = Lives::default());
+    }
+
+    /// See the other definition.
+    pub(crate) struct Life {
+        cell: loom::cell::UnsafeCell<()>,
+        began: std::cell::Cell<bool>,
+    }
+
+    // SAFETY: loom runs one thread at a time, and checks the order of the accesses to `cell`;
+    // `began` is written before others can see it.
+    unsafe impl Sync for Life {}
+
+    impl Life {
+        pub(crate) fn new() -> Self {
+            Self {
+                cell: loom::cell::UnsafeCell::new(()),
+                began: std::cell::Cell::new(false),
+            }
+        }
+
+        fn address(&self) -> usize {
+            std::ptr::from_ref(self).addr()
+        }
+
+        pub(crate) fn begin(&self) {
+            self.began.set(true);
+            LIVES.with_borrow_mut(|lives| {
+                lives.began += 1;
+                lives.gone.remove(&self.address());
+            });
+        }
+
+        #[track_caller]
+        pub(crate) fn touch(&self) {
+            let gone = LIVES.with_borrow(|lives| lives.gone.contains(&self.address()));
+            assert!(!gone, "read after it was reclaimed");
+            self.cell.with(|_| ());
+        }
+    }
+
+    impl Drop for Life {
+        fn drop(&mut self) {
+            if std::thread::panicking() || !self.began.get() {
+                return;
+            }
+            self.cell.with_mut(|_| ());
+            LIVES.with_borrow_mut(|lives| {
+                lives.ended += 1;
+                lives.gone.insert(self.address());
+            });
         }
     }
 }

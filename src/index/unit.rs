@@ -23,7 +23,7 @@ use super::bucket::{Bucket, bucket_words};
 use super::{BUCKETS, SLOTS_MAX};
 use crate::format::Seqno;
 use crate::sync::epoch::{Atomic, Guard, Owned, Shared};
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicU64, Life, Ordering};
 
 /// Words of a chunk. As many as buckets: a unit is then as many chunks as a bucket words.
 const CHUNK_WORDS: usize = BUCKETS;
@@ -71,6 +71,7 @@ pub(super) struct Unit {
     /// in many buckets would miss the cache in each.
     vacant: [AtomicU64; VACANT_WORDS],
     chunks: [Option<Box<Chunk>>; CHUNKS_MAX],
+    life: Life,
 }
 
 impl Unit {
@@ -86,10 +87,12 @@ impl Unit {
             horizon,
             vacant: std::array::from_fn(|_| AtomicU64::new(u64::MAX)),
             chunks: std::array::from_fn(chunk),
+            life: Life::new(),
         }
     }
 
     fn shape(&self) -> u64 {
+        self.life.touch();
         // Relaxed: slots and depth came with the pointer; the count is under the lock.
         self.shape.load(Ordering::Relaxed)
     }
@@ -143,6 +146,7 @@ impl Unit {
     /// One of the buckets' words.
     #[inline]
     pub(super) fn word(&self, word: usize) -> &AtomicU64 {
+        self.life.touch();
         match &self.chunks[word / CHUNK_WORDS] {
             Some(chunk) => &chunk[word % CHUNK_WORDS],
             None => unreachable!("a word of a bucket"),
@@ -199,7 +203,9 @@ pub(super) fn replace<const PARTS: usize>(cells: &[UnitCell], parts: [Unit; PART
         assert_eq!(cells.len() % PARTS, 0, "equal shares");
         let share = cells.len() / PARTS;
         for (part, cells) in parts.into_iter().zip(cells.chunks(share)) {
-            let part = Owned::new(part).into_shared(guard);
+            let part = Owned::new(part);
+            part.life.begin();
+            let part = part.into_shared(guard);
             for cell in cells {
                 // Release: with the Acquire load in `shared`.
                 cell.0.store(part, Ordering::Release);

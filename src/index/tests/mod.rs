@@ -2,6 +2,8 @@
 
 #[cfg(loom)]
 mod loom_buckets;
+#[cfg(all(loom, crossbeam_loom))]
+mod loom_epochs;
 #[cfg(loom)]
 mod loom_units;
 
