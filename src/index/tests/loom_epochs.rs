@@ -9,9 +9,12 @@ use std::time::Instant;
 use super::*;
 use crate::sync::{Arc, epoch, forget_lives, lives, thread};
 
+/// How often each place was reached.
+type Seen = BTreeMap<&'static str, u64>;
+
 thread_local! {
     /// How many schedules of a model came to each named place.
-    static WITNESSES: RefCell<BTreeMap<&'static str, u64>> = const { RefCell::new(BTreeMap::new()) };
+    static WITNESSES: RefCell<Seen> = const { RefCell::new(Seen::new()) };
     /// Whether the reader of this schedule is done. All threads of a model are one of the
     /// system's, so that this is no step of the model.
     static DONE: Cell<bool> = const { Cell::new(false) };
