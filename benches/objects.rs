@@ -4,7 +4,9 @@
 //! The device takes no time, so what is timed is the engine.
 //!
 //! `cargo bench --bench objects` for a million objects and keys; `-- --tiny` (and `cargo test`)
-//! for a few thousand, with checks of what does not depend on the machine.
+//! for a few thousand, with checks of what does not depend on the machine; `-- memory`,
+//! `collections`, `omap`, `log`, `clones` or `extents` for one part. What an object takes is
+//! counted by the engine, and measured as the growth of a process that does nothing else.
 
 #[path = "setup.rs"]
 mod setup;
@@ -26,14 +28,123 @@ const AT_ONCE: u64 = 64;
 const NAME_BYTES: u64 = 16;
 
 fn main() {
+    let mut arguments = std::env::args().skip_while(|argument| argument != MEASURE);
+    if let [Some(_), Some(kind), Some(count)] = [(); 3].map(|()| arguments.next()) {
+        measure(&kind, count.parse().expect("a count"));
+        return;
+    }
     let mut setup = Setup::from_arguments();
-    let objects = setup.pick(4000, 1_000_000);
-    collections(objects);
-    omaps(&mut setup);
-    cold_log();
-    clones();
-    extents(setup.pick(64, 4096));
+    let sections = ["memory", "collections", "omap", "log", "clones", "extents"];
+    let all = !std::env::args().any(|argument| sections.contains(&&*argument));
+    let wanted = |section: &str| all || std::env::args().any(|argument| argument == section);
+    if wanted("memory") {
+        memory(setup.pick(20_000, 1_000_000));
+    }
+    if wanted("collections") {
+        collections(setup.pick(4000, 1_000_000));
+    }
+    if wanted("omap") {
+        omaps(&mut setup);
+    }
+    if wanted("log") {
+        cold_log();
+    }
+    if wanted("clones") {
+        clones();
+    }
+    if wanted("extents") {
+        extents(setup.pick(64, 4096));
+    }
     setup.criterion.final_summary();
+}
+
+/// Asks for [`measure`] in a process of its own.
+const MEASURE: &str = "--measure";
+/// Bytes of the xattrs that an OSD gives an object, and their names.
+const OSD_ATTRIBUTES: [(&str, usize); 2] = [("_", 293), ("snapset", 35)];
+
+/// What objects take, in processes that do nothing else: empty ones, and such as an OSD makes
+/// for an image, with a block of data.
+fn memory(count: u64) {
+    for (kind, count) in [("empty", count), ("osd", count / 4), ("clones", count / 64)] {
+        let program = std::env::current_exe().expect("a bench is a file");
+        let mut command = std::process::Command::new(program);
+        command.args([MEASURE, kind, &count.to_string()]);
+        assert!(command.status().expect("a process").success());
+    }
+}
+
+/// Bytes of memory of this process.
+fn resident_bytes() -> u64 {
+    let pages = std::fs::read_to_string("/proc/self/statm").expect("Linux");
+    let resident = pages.split(' ').nth(1).expect("a number of pages");
+    resident.parse::<u64>().expect("a number of pages") * 4096
+}
+
+fn measure(kind: &str, count: u64) {
+    // It keeps nothing, and claims so much that nothing is ever cleaned.
+    let device = Arc::new(SimulatedDevice::null(8 << 40));
+    let store = ObjectStore::create_on(device, &options()).expect("a new store");
+    let group = CollectionName::pg(1, 0);
+    let collection = make_collection(&store, group, 0);
+    let head = Arc::new(ObjectName::new(
+        1,
+        7,
+        "rbd_data.12ab34cd56ef.0000000000000000",
+    ));
+    let make = |number: u64, transaction: &mut Transaction<'_>| match kind {
+        "empty" => {
+            transaction.touch(group, &object(number));
+        }
+        "osd" => {
+            let name = format!("rbd_data.12ab34cd56ef.{number:016x}");
+            let name = Arc::new(ObjectName::new(1, mix(number) as u32, name));
+            transaction.touch(group, &name);
+            transaction.set_alloc_hint(group, &name, 4 << 20, 4 << 20, 0);
+            for (attribute, bytes) in OSD_ATTRIBUTES {
+                transaction.setattr(group, &name, attribute, vec![1; bytes]);
+            }
+            transaction.write(group, &name, 0, [vec![1; 4096]]);
+        }
+        _ => {
+            if number == 1 {
+                transaction.write(group, &head, 0, [vec![1; 4 << 20]]);
+            }
+            let clone = (*head).clone().with_snap(number + 1);
+            transaction.clone_object(group, &head, &Arc::new(clone));
+            transaction.write(group, &head, mix(number) % 1024 * 4096, [vec![2; 4096]]);
+        }
+    };
+    // Buffers, and what threads keep, are there before.
+    batches(&store, &collection, count / 8, |number, transaction| {
+        make(number + 1, transaction);
+    });
+    let counted = || store.store().stats().objects.node_bytes;
+    let before = (resident_bytes(), counted());
+    let first = count / 8 + 1;
+    batches(&store, &collection, count, |number, transaction| {
+        make(first + number, transaction);
+    });
+    let taken = [resident_bytes() - before.0, counted() - before.1];
+    let [resident, counted] = taken.map(|bytes| bytes as f64 / count as f64);
+    let attributes: usize = OSD_ATTRIBUTES
+        .iter()
+        .map(|(name, it)| name.len() + it)
+        .sum();
+    let (what, known) = match kind {
+        "empty" => ("its name of 16 B", NAME_BYTES),
+        "osd" => (
+            "its name of 38 B, xattrs of 336 B and a block of data",
+            38 + attributes as u64,
+        ),
+        _ => ("nothing", 0),
+    };
+    println!(
+        "DRAM, {count} {kind}: {:.1} B each besides {what}, counted {:.1} B",
+        resident - known as f64,
+        counted - known as f64
+    );
+    std::process::exit(0);
 }
 
 fn options() -> Options {
@@ -242,6 +353,14 @@ fn omaps(setup: &mut Setup) {
                 assert_eq!(found.expect("it is there").len(), 1);
             });
         });
+        // Without the value: what finding the key takes.
+        bench.bench_function(format!("check of {count} keys"), |bencher| {
+            bencher.iter(|| {
+                let key = any_key();
+                let found = store.omap_check_keys(&collection, &name, [key.as_slice()]);
+                assert_eq!(found.expect("it is there").len(), 1);
+            });
+        });
         bench.bench_function(format!("set of {count} keys"), |bencher| {
             bencher.iter(|| {
                 let mut transaction = Transaction::new();
@@ -274,7 +393,9 @@ fn omaps(setup: &mut Setup) {
 fn cold_log() {
     const ENTRIES: u64 = 10_000;
     let group = CollectionName::pg(1, 0);
-    let device = device(256 << 20);
+    // No read goes over the end of a segment, so they must not be tiny: 4 MiB, as on a disk
+    // of 16 GiB.
+    let device = device(16 << 30);
     let store = store(&device);
     let collection = make_collection(&store, group, 0);
     let (log, data) = (object(1), object(2));

@@ -66,6 +66,9 @@ fn wrong_statistics_and_live_bytes_are_found() {
         &space.usage.stored_bytes,
         &space.usage.allocated_bytes,
         &space.usage.omap_bytes,
+        &space.usage.omap_keys,
+        &space.usage.extent_memory_bytes,
+        &space.usage.memory_bytes,
     ] {
         counter.fetch_add(1, Ordering::Relaxed);
         assert_eq!(structures(&store), [Structure::Statistics]);
@@ -86,16 +89,19 @@ fn wrong_statistics_and_live_bytes_are_found() {
 fn a_name_that_leads_elsewhere_is_found() {
     let (_device, store, id) = store();
     let space = store.store().parts().1.objects.table.spaces().remove(0);
-    let name = {
-        let names = space.names.read();
-        let found = names.iter().find(|(_, found)| **found == id);
-        found.unwrap().0.clone()
-    };
+    let mut name = Vec::new();
+    space.names.read().each(&mut |key, found| {
+        if found == id {
+            name = key.to_vec();
+        }
+    });
     space.names.write().remove(&name);
     assert_eq!(structures(&store), [Structure::Name]);
     let other = ObjectId { member: 9, ..id };
-    space.names.write().insert(name, other);
+    space.names.write().insert(&name, other);
     assert_eq!(structures(&store), [Structure::Name, Structure::Name]);
+    // Closing writes an image, which needs every object's name.
+    space.names.write().insert(&name, id);
 }
 
 /// Appends an omap value behind the objects' back.

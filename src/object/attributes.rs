@@ -122,9 +122,12 @@ impl Attributes {
         }
     }
 
-    /// Bytes of DRAM outside of the struct.
+    /// Bytes of DRAM outside of the struct: the allocator has a word and deals in 16 bytes.
     pub(crate) fn memory_bytes(&self) -> u64 {
-        self.as_bytes().len() as u64
+        match self.as_bytes().len() as u64 {
+            0 => 0,
+            bytes => (bytes + 8).next_multiple_of(16).max(32),
+        }
     }
 }
 

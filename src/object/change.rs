@@ -5,7 +5,7 @@ use crate::sync::SharedArc;
 
 use super::extents::{Dropped, Extent, References, Unit};
 use super::omap::Omap;
-use super::table::{Family, Node, Shard, Space};
+use super::table::{Node, Shard, Space};
 use super::{ObjectId, OmapLocation};
 
 /// What hears of payload that nobody refers to any more.
@@ -30,11 +30,11 @@ pub(crate) fn create(
     shard: &mut Shard,
     id: ObjectId,
     space: SharedArc<Space>,
-    name: SharedArc<[u8]>,
+    name: &[u8],
     version: Seqno,
     unit: Unit,
 ) {
-    shard.insert(id, Box::new(Node::new(space, name, version)), unit);
+    shard.insert(id, Node::new(space, name, version), unit);
 }
 
 /// Makes a new member with everything of another but its omap's keys.
@@ -43,7 +43,7 @@ pub(crate) fn clone(
     source: u32,
     id: ObjectId,
     space: SharedArc<Space>,
-    name: SharedArc<[u8]>,
+    name: &[u8],
     version: Seqno,
     unit: Unit,
 ) -> bool {
@@ -54,12 +54,12 @@ pub(crate) fn clone(
     let Some(source) = shard.get(source) else {
         return false;
     };
-    let mut node = Box::new(Node::new(space, name, version));
+    let mut node = Node::new(space, name, version);
     node.bytes = source.bytes;
     node.stored_bytes = source.stored_bytes;
     node.attributes = source.attributes.clone();
     node.extents = source.extents.clone();
-    node.hint = source.hint;
+    node.set_hint(source.hint());
     node.omap = source.omap.as_ref().and_then(|omap| {
         let header = omap.header.clone();
         header.is_some().then(|| {
@@ -79,7 +79,7 @@ pub(crate) fn remove(
     id: ObjectId,
     unit: Unit,
     dead: &mut Dead<'_>,
-) -> Option<Box<Node>> {
+) -> Option<Node> {
     let extents = with_references(shard, id, unit, |node, references| {
         let extents = std::mem::take(&mut node.extents);
         extents.release(references, dead);
@@ -155,19 +155,4 @@ pub(crate) fn omap_remove<'k>(
         }
     }
     trim_omap(node);
-}
-
-impl Shard {
-    /// Turns a family of which one member is left, and nothing shared, into the common case.
-    pub(crate) fn make_one(&mut self, family: u64) {
-        let Some(Family::Many(members)) = self.families.get_mut(&family) else {
-            return;
-        };
-        if members.nodes.len() == 1 && members.references.is_empty() {
-            let Some((member, node)) = members.nodes.pop_first() else {
-                unreachable!("there is one")
-            };
-            self.families.insert(family, Family::One(member, node));
-        }
-    }
 }

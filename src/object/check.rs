@@ -11,10 +11,12 @@ use crate::log::Log;
 use crate::sync::{AtomicI64, Ordering, SharedArc};
 
 use super::extents::{BLOCK_BYTES, Extent, References};
+use super::families::Family;
+use super::name::reversed_hash_of;
 use super::omap::Omap;
 use super::records::{OmapRecord, Operation, decode_operation};
 use super::replay::collection_name;
-use super::table::{Family, Node, SHARDS, Space, Table};
+use super::table::{Footprint, Node, SHARDS, Space, Table, Usage};
 use super::{ObjectId, ObjectName, Objects, OmapLocation, SpaceId};
 
 /// What of the object layer is wrong.
@@ -61,6 +63,8 @@ struct Sums {
     stored_bytes: i64,
     allocated_bytes: i64,
     omap_bytes: i64,
+    /// What their nodes take of DRAM, without names.
+    memory: Usage,
 }
 
 impl Objects {
@@ -76,8 +80,8 @@ impl Objects {
         let mut sums: HashMap<SpaceId, Sums> = HashMap::new();
         for number in 0..SHARDS {
             let shard = self.table.read_shard(number);
-            for (&family, found) in &shard.families {
-                self.check_family(log, family, found, &mut sums, live, wrong);
+            for (family, found) in shard.families.iter() {
+                self.check_family(log, family, &found, &mut sums, live, wrong);
             }
         }
         for space in self.table.spaces() {
@@ -90,7 +94,7 @@ impl Objects {
         &self,
         log: &Log,
         family: u64,
-        found: &Family,
+        found: &Family<'_>,
         sums: &mut HashMap<SpaceId, Sums>,
         live: &mut dyn FnMut(Address, u64),
         wrong: &mut dyn FnMut(Wrong, String),
@@ -110,30 +114,37 @@ impl Objects {
             Family::Many(members) => counted.agrees_with(&members.references),
         };
         if !agrees {
-            let names: Vec<_> = found.members().map(|(_, node)| name_of(node)).collect();
+            let names: Vec<_> = found
+                .members()
+                .map(|(_, node)| name_of(node.id(family), node))
+                .collect();
             let detail = format!("reference counts of shared payload of {}", names.join(", "));
             wrong(Wrong::References, detail);
         }
+        if let Some((_, node)) = found.members().next() {
+            let sums = sums.entry(node.space.id).or_default();
+            Footprint::of_family(found).count(&sums.memory);
+        }
         for (member, node) in found.members() {
             let id = ObjectId { family, member };
-            if node.space.find(&node.name) != Some(id) {
-                let detail = format!("the name of {} does not lead to it", name_of(node));
+            if node.space.name_of(node.hash, id).is_none() {
+                let detail = format!("no name leads to {}", name_of(id, node));
                 wrong(Wrong::Name, detail);
             }
             if node.extents.end_block() > node.bytes.div_ceil(BLOCK_BYTES) {
-                let detail = format!("{} has data behind its end", name_of(node));
+                let detail = format!("{} has data behind its end", name_of(id, node));
                 wrong(Wrong::Place, detail);
             }
             let stored_bytes = node.extents.stored_bytes();
             let mut omap_bytes = 0;
             if let Some(omap) = &node.omap {
-                omap_bytes = self.check_omap(log, node, omap, live, wrong);
+                omap_bytes = self.check_omap(log, id, node, omap, live, wrong);
             }
             let kept = node.omap.as_ref().map_or(0, |omap| omap.record_bytes);
             if node.stored_bytes != stored_bytes || kept != omap_bytes {
                 let detail = format!(
                     "bytes of {}: {} and {kept} are counted, {stored_bytes} and {omap_bytes} there",
-                    name_of(node),
+                    name_of(id, node),
                     node.stored_bytes
                 );
                 wrong(Wrong::Statistics, detail);
@@ -151,6 +162,7 @@ impl Objects {
     fn check_omap(
         &self,
         log: &Log,
+        id: ObjectId,
         node: &Node,
         omap: &Omap,
         live: &mut dyn FnMut(Address, u64),
@@ -160,7 +172,7 @@ impl Objects {
         omap.visit_locations(&mut |location| {
             let bytes = log.record_bytes(location.length());
             if log.table().locate(location.address()).is_none() {
-                let detail = format!("{} has an omap value outside the store", name_of(node));
+                let detail = format!("{} has an omap value outside the store", name_of(id, node));
                 wrong(Wrong::Place, detail);
             }
             live(location.address(), bytes);
@@ -171,7 +183,7 @@ impl Objects {
             let is_whole = parts.iter().all(|location| location.is_some());
             if !is_whole || omap.keys.get(key).is_none() {
                 let key = key.escape_ascii();
-                let detail = format!("{}: omap key \"{key}\" lacks a part", name_of(node));
+                let detail = format!("{}: omap key \"{key}\" lacks a part", name_of(id, node));
                 wrong(Wrong::Place, detail);
             }
         }
@@ -184,22 +196,26 @@ impl Objects {
         sums: &Sums,
         wrong: &mut dyn FnMut(Wrong, String),
     ) {
-        let names: Vec<_> = {
-            let names = space.names.read();
-            names.iter().map(|(name, id)| (name.clone(), *id)).collect()
-        };
+        let mut names = Vec::new();
+        space.names.read().each(&mut |name, id| {
+            names.push((name.to_vec(), id));
+        });
         for (name, id) in names {
             let shard = self.table.read(id.family);
             let leads = shard
                 .get(id)
-                .is_some_and(|node| node.name == name && SharedArc::ptr_eq(&node.space, space));
+                .is_some_and(|node| SharedArc::ptr_eq(&node.space, space))
+                && space.name_of(reversed_hash_of(&name), id) == Some(name.clone());
             if !leads {
                 let detail = format!("the name {} leads to no object of it", shown(&name));
                 wrong(Wrong::Name, detail);
             }
         }
         let usage = &space.usage;
-        let counters: [(&str, &AtomicI64, i64); 4] = [
+        let read = |counter: &AtomicI64| counter.load(Ordering::Relaxed);
+        let memory = &sums.memory;
+        let of_names = space.names.read().memory_bytes() as i64;
+        let counters: [(&str, &AtomicI64, i64); 7] = [
             ("objects", &usage.objects, sums.objects),
             ("stored bytes", &usage.stored_bytes, sums.stored_bytes),
             (
@@ -208,9 +224,20 @@ impl Objects {
                 sums.allocated_bytes,
             ),
             ("omap bytes", &usage.omap_bytes, sums.omap_bytes),
+            ("omap keys", &usage.omap_keys, read(&memory.omap_keys)),
+            (
+                "bytes of DRAM of extents",
+                &usage.extent_memory_bytes,
+                read(&memory.extent_memory_bytes),
+            ),
+            (
+                "bytes of DRAM",
+                &usage.memory_bytes,
+                read(&memory.memory_bytes) + of_names,
+            ),
         ];
         for (what, counter, sum) in counters {
-            let counted = counter.load(Ordering::Relaxed);
+            let counted = read(counter);
             if counted != sum {
                 let detail = format!("{what} of {}: {counted} are counted, {sum} there", space.id);
                 wrong(Wrong::Statistics, detail);
@@ -297,7 +324,7 @@ impl Objects {
     /// Bytes of a payload that some member of its family has there.
     fn live_blocks(&self, extent: &ExtentRecord<'_>, payload: Address, standing: &mut Standing) {
         let shard = self.table.read(extent.family);
-        let Some(family) = shard.families.get(&extent.family) else {
+        let Some(family) = shard.families.get(extent.family) else {
             return;
         };
         let blocks = extent.checksums.len();
@@ -341,7 +368,7 @@ impl Objects {
     pub(crate) fn for_each_referred(&self, call: &mut dyn FnMut(ObjectId, &Referred<'_>)) {
         for number in 0..SHARDS {
             let shard = self.table.read_shard(number);
-            for (&family, found) in &shard.families {
+            for (family, found) in shard.families.iter() {
                 for (member, node) in found.members() {
                     let id = ObjectId { family, member };
                     for extent in node.extents.iter() {
@@ -361,7 +388,7 @@ impl Objects {
     /// Members of a family that have a block at an address.
     pub(crate) fn owners_of_block(&self, family: u64, block: u32, at: Address) -> Vec<ObjectId> {
         let shard = self.table.read(family);
-        let Some(found) = shard.families.get(&family) else {
+        let Some(found) = shard.families.get(family) else {
             return Vec::new();
         };
         let has = |node: &Node| {
@@ -378,7 +405,7 @@ impl Objects {
     /// The name of an object for people.
     pub(crate) fn describe(&self, id: ObjectId) -> String {
         match self.table.read(id.family).get(id) {
-            Some(node) => name_of(node),
+            Some(node) => name_of(id, node),
             None => format!("object {}.{}", id.family, id.member),
         }
     }
@@ -389,8 +416,8 @@ impl Objects {
             let shard = self.table.read_shard(number);
             shard
                 .families
-                .values()
-                .map(|family| family.members().count())
+                .iter()
+                .map(|(_, family)| family.members().count())
                 .sum::<usize>() as u64
         };
         (0..SHARDS).map(families).sum()
@@ -435,8 +462,11 @@ pub(super) fn each_value(
 }
 
 /// The name of an object for people.
-pub(super) fn name_of(node: &Node) -> String {
-    format!("{} in {}", shown(&node.name), node.space.id)
+pub(super) fn name_of(id: ObjectId, node: &Node) -> String {
+    match node.space.name_of(node.hash, id) {
+        Some(name) => format!("{} in {}", shown(&name), node.space.id),
+        None => format!("object {}.{} in {}", id.family, id.member, node.space.id),
+    }
 }
 
 fn shown(sort_key: &[u8]) -> String {

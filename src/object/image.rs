@@ -15,14 +15,15 @@ use crate::Result;
 use crate::format::bytes::{u16_at, u32_at, u64_at};
 use crate::format::{Invalid, Seqno};
 use crate::log::ImageBytes;
-use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering, SharedArc};
+use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering};
 
 use super::attributes::Attributes;
 use super::extents::{LeafReader, LeafWriter};
+use super::families::Family;
 use super::omap::Omap;
 use super::replay::collection_name;
-use super::table::{Family, Node, PARTITIONS, SHARDS_A_PARTITION, Table};
-use super::{ObjectId, Objects, OmapLocation, split_stored_name, stored_name};
+use super::table::{Node, PARTITIONS, SHARDS_A_PARTITION, Table};
+use super::{Objects, OmapLocation, split_stored_name, stored_name};
 
 /// Partitions of the layer: those of the nodes, and one of the collections.
 pub(super) const ALL_PARTITIONS: u32 = PARTITIONS + 1;
@@ -121,16 +122,19 @@ fn push_bytes(bytes: &[u8], into: &mut Vec<u8>) {
     into.extend_from_slice(bytes);
 }
 
-fn encode_family(family: &Family, into: &mut Vec<u8>) {
+fn encode_family(number: u64, family: &Family<'_>, into: &mut Vec<u8>) {
     let count = family.members().count() as u32;
     into.extend_from_slice(&count.to_le_bytes());
     let mut written = LeafWriter::new();
     for (member, node) in family.members() {
+        let Some(name) = node.space.name_of(node.hash, node.id(number)) else {
+            unreachable!("a name leads to every object of a locked shard")
+        };
         into.extend_from_slice(&member.to_le_bytes());
-        for number in [node.version, node.bytes, node.hint] {
+        for number in [node.version, node.bytes, node.hint()] {
             into.extend_from_slice(&number.to_le_bytes());
         }
-        push_bytes(&stored_name(node.space.id, &node.name), into);
+        push_bytes(&stored_name(node.space.id, &name), into);
         push_bytes(node.attributes.as_bytes(), into);
         node.extents.encode_shared(&mut written, into);
         let Some(omap) = &node.omap else {
@@ -208,8 +212,7 @@ impl Objects {
             // What is created behind the list has a higher seqno than the horizon here.
             let (families, seqno) = {
                 let shard = self.table.read_shard(number);
-                let families: Vec<u64> = shard.families.keys().copied().collect();
-                (families, horizon())
+                (shard.families.numbers(), horizon())
             };
             lowest = lowest.min(seqno);
             for some in families.chunks(FAMILIES_AT_ONCE) {
@@ -217,9 +220,9 @@ impl Objects {
                 let seqno = {
                     let shard = self.table.read_shard(number);
                     for family in some {
-                        if let Some(found) = shard.families.get(family) {
+                        if let Some(found) = shard.families.get(*family) {
                             let mut bytes = Vec::new();
-                            encode_family(found, &mut bytes);
+                            encode_family(*family, &found, &mut bytes);
                             images.push((*family, bytes));
                         }
                     }
@@ -304,12 +307,13 @@ impl Objects {
         let count = reader.u32()?;
         let mut leaves = LeafReader::new(self.unit);
         for _ in 0..count {
-            let (member, node) = self.load_node(&mut reader, &mut leaves)?;
-            let id = ObjectId { family, member };
+            let (node, name) = self.load_node(&mut reader, &mut leaves)?;
+            let id = node.id(family);
             let mut shard = self.table.write(family);
             if shard.get(id).is_some() {
                 return Err(Invalid::Field("member of a family"));
             }
+            node.space.names.write().claim(name, id);
             shard.insert(id, node, self.unit);
         }
         self.table.saw_family(family);
@@ -320,21 +324,19 @@ impl Objects {
         }
     }
 
-    fn load_node(
+    /// A node, and its sort key.
+    fn load_node<'a>(
         &self,
-        reader: &mut Reader<'_>,
+        reader: &mut Reader<'a>,
         leaves: &mut LeafReader,
-    ) -> std::result::Result<(u32, Box<Node>), Invalid> {
+    ) -> std::result::Result<(Node, &'a [u8]), Invalid> {
         let member = reader.u32()?;
         let (version, bytes, hint) = (reader.u64()?, reader.u64()?, reader.u64()?);
         let (space, name) =
             split_stored_name(reader.bytes()?).ok_or(Invalid::Field("name of an object"))?;
-        let mut node = Box::new(Node::new(
-            self.table.space(space),
-            SharedArc::from(name),
-            version,
-        ));
-        (node.bytes, node.hint) = (bytes, hint);
+        let mut node = Node::new(self.table.space(space), name, version);
+        (node.member, node.bytes) = (member, bytes);
+        node.set_hint(hint);
         node.attributes = Attributes::decode(reader.bytes()?)?;
         let (extents, used) = super::extents::ExtentMap::decode_shared(reader.0, leaves)?;
         node.extents = extents;
@@ -371,7 +373,7 @@ impl Objects {
             checked?;
             node.omap = Some(Box::new(omap));
         }
-        Ok((member, node))
+        Ok((node, name))
     }
 
     fn load_collections(&self, bytes: &[u8]) -> std::result::Result<(), Invalid> {
@@ -395,7 +397,14 @@ impl Objects {
             return;
         }
         for number in Table::shards_of(partition) {
-            self.table.write_shard(number).families.clear();
+            let mut shard = self.table.write_shard(number);
+            for (family, found) in shard.families.iter() {
+                for (_, node) in found.members() {
+                    let mut names = node.space.names.write();
+                    names.disclaim(node.hash, node.id(family));
+                }
+            }
+            shard.families.clear();
         }
     }
 
@@ -424,7 +433,8 @@ impl Objects {
     }
 
     /// Bytes of the image of a partition, at most: what a node takes in an image is less than in
-    /// DRAM. Beside it are units and the end of the last block.
+    /// DRAM, but for its name, of which DRAM may have only what differs from its neighbours.
+    /// Beside it are units and the end of the last block.
     pub(super) fn partition_image_bytes(&self, partition: u32) -> u64 {
         let nodes = self.table.partition_bytes.get(partition as usize);
         let bytes = nodes.map_or(0, |bytes| bytes.load(Ordering::Relaxed).max(0) as u64);

@@ -1,12 +1,8 @@
 //! Listing the objects of a collection in the order of their names.
 
-use std::collections::BTreeMap;
-use std::ops::Bound::{Excluded, Included};
-
 use super::registry::Slot;
 use super::table::Space;
-use super::{CollectionName, ObjectId, ObjectName};
-use crate::sync::SharedArc;
+use super::{CollectionName, ObjectName};
 
 /// Ranges of sort keys, each from the first to before the second, in order, that hold the
 /// objects of a collection: in a placement group those of its pool's temporary objects and
@@ -56,26 +52,22 @@ pub(crate) fn list(slot: &Slot, start: &ObjectName, end: &ObjectName, max: usize
         if first >= last {
             continue;
         }
-        for name in in_range(&names, &first, &last) {
+        let mut is_full = false;
+        names.visit(&first, &last, &mut |name, _| {
             let Ok(object) = ObjectName::from_sort_key(name) else {
-                continue;
+                return true;
             };
-            if page.objects.len() == max {
+            is_full = page.objects.len() == max;
+            if is_full {
                 page.next = object;
-                return page;
+            } else {
+                page.objects.push(object);
             }
-            page.objects.push(object);
+            !is_full
+        });
+        if is_full {
+            return page;
         }
     }
     page
-}
-
-fn in_range<'a>(
-    names: &'a BTreeMap<SharedArc<[u8]>, ObjectId>,
-    first: &[u8],
-    last: &[u8],
-) -> impl Iterator<Item = &'a SharedArc<[u8]>> {
-    names
-        .range::<[u8], _>((Included(first), Excluded(last)))
-        .map(|(name, _)| name)
 }

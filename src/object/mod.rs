@@ -11,9 +11,11 @@ mod change;
 mod check;
 mod collection;
 mod extents;
+mod families;
 mod image;
 pub(crate) mod listing;
 mod name;
+mod names;
 mod omap;
 mod omap_changes;
 mod omap_read;
@@ -294,8 +296,10 @@ impl Objects {
 
     /// Bytes of DRAM of all nodes.
     pub(crate) fn memory_bytes(&self) -> u64 {
-        let partitions = self.table.partition_bytes.iter();
-        let bytes = partitions.map(|bytes| bytes.load(Ordering::Relaxed));
+        let spaces = self.table.spaces();
+        let bytes = spaces
+            .iter()
+            .map(|space| space.usage.memory_bytes.load(Ordering::Relaxed));
         bytes.sum::<i64>().max(0) as u64
     }
 

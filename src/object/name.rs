@@ -16,10 +16,14 @@
 //! name is `=` if it is the effective key, else `<` or `>` for how it compares to that, and
 //! its text. The maximum is the one byte 1.
 
+mod compact;
+
 use std::cmp::Ordering;
 use std::fmt;
 
 use crate::format::Invalid;
+
+pub(super) use compact::{compact, expand};
 
 /// Snap of a head object: it is no clone of a snapshot. Ceph's `CEPH_NOSNAP`.
 pub const NO_SNAP: u64 = u64::MAX - 1;
@@ -298,6 +302,13 @@ impl ObjectName {
 /// A mask of the low `bits`, 32 at most.
 pub(super) fn low_bits(bits: u32) -> u32 {
     1u32.checked_shl(bits).map_or(u32::MAX, |bit| bit - 1)
+}
+
+/// The reversed hash in a sort key, or in its compact form; 0 where there is none.
+pub(super) fn reversed_hash_of(sort_key: &[u8]) -> u32 {
+    let hash = sort_key.get(PREFIX_BYTES - 4..PREFIX_BYTES);
+    hash.and_then(|hash| hash.first_chunk())
+        .map_or(0, |hash| u32::from_be_bytes(*hash))
 }
 
 fn prefix(shard: i8, pool: i64, reversed_hash: u32) -> [u8; PREFIX_BYTES] {

@@ -9,7 +9,6 @@ use std::cell::RefCell;
 use crate::device::{AlignedBuf, ReadOp};
 use crate::format::{Address, Invalid, payload_checksum};
 use crate::log::{Counters, Log};
-use crate::sync::SharedArc;
 use crate::{Error, Result};
 
 use super::extents::SECTOR_BYTES;
@@ -64,7 +63,7 @@ thread_local! {
 /// goes with it.
 pub(crate) struct Seen {
     id: ObjectId,
-    name: SharedArc<[u8]>,
+    renames: u16,
     pub(crate) bytes: u64,
     runs: Vec<Run>,
 }
@@ -74,7 +73,7 @@ impl Seen {
     pub(crate) fn of(id: ObjectId, node: &Node, offset: u64, end: u64) -> Self {
         Self {
             id,
-            name: node.name.clone(),
+            renames: node.renames(),
             bytes: node.bytes,
             runs: runs(node, offset, end.min(node.bytes)),
         }
@@ -82,7 +81,7 @@ impl Seen {
 
     /// Whether a node still has the name and the size that were seen.
     fn is(&self, node: &Node) -> bool {
-        SharedArc::ptr_eq(&self.name, &node.name) && self.bytes == node.bytes
+        self.renames == node.renames() && self.bytes == node.bytes
     }
 
     fn address_of(runs: &[Run], at: u64) -> Option<Address> {

@@ -10,8 +10,9 @@ use crate::format::{
 use crate::log::{self, Log, NewRecord, NoRoom, Position, Purpose, Relocation};
 
 use super::extents::{ExtentMap, Move, References, relocate};
+use super::families::{Family, FamilyMut};
 use super::records::OmapRecord;
-use super::table::{Family, Shard};
+use super::table::{Footprint, Members, Shard};
 use super::{BLOCK_BYTES, Objects, OmapLocation};
 
 /// Survivors of omaps go to the head of records that live long.
@@ -105,12 +106,12 @@ impl Objects {
         victim_clock: u64,
     ) -> Result<Relocation, NoRoom> {
         let mut shard = self.table.write(extent.family);
-        let Some(family) = shard.families.get(&extent.family) else {
+        let Some(family) = shard.families.get(extent.family) else {
             return Ok(Relocation::Dead);
         };
         let blocks = extent.checksums.len() as u32;
         let checksums: Vec<u32> = extent.checksums.iter().collect();
-        let survivors = self.survivors(family, extent.first_block, blocks, address);
+        let survivors = self.survivors(&family, extent.first_block, blocks, address);
         let mut outcome = Relocation::Dead;
         let age = log.clock().saturating_sub(victim_clock);
         for run in survivors {
@@ -185,7 +186,7 @@ impl Objects {
     /// with the same members are moved together.
     fn survivors(
         &self,
-        family: &Family,
+        family: &Family<'_>,
         first: u32,
         blocks: u32,
         address: Address,
@@ -238,14 +239,20 @@ fn move_family(
     seqno: u64,
     objects: &Objects,
 ) -> u64 {
-    match shard.families.get_mut(&family) {
+    match shard.families.get_mut(family) {
         None => 0,
-        Some(Family::One(_, node)) => {
+        Some(FamilyMut::One(node)) => {
             node.version = seqno;
             let mut references = References::new(objects.unit);
-            relocate(&mut [&mut node.extents], change, &mut references)
+            let before = Footprint::of([&*node]);
+            let moved = relocate(&mut [&mut node.extents], change, &mut references);
+            let more = before.to(&Footprint::of([&*node]), &node.space.usage);
+            objects.table.add_bytes(family, more);
+            moved
         }
-        Some(Family::Many(all)) => {
+        Some(FamilyMut::Many(all)) => {
+            let nodes = |all: &Members| Footprint::of(all.nodes.values().map(|node| &**node));
+            let before = nodes(all);
             let mut maps: Vec<&mut ExtentMap> = Vec::with_capacity(members.len());
             for (member, node) in &mut all.nodes {
                 if members.contains(member) {
@@ -253,7 +260,12 @@ fn move_family(
                     maps.push(&mut node.extents);
                 }
             }
-            relocate(&mut maps, change, &mut all.references)
+            let moved = relocate(&mut maps, change, &mut all.references);
+            if let Some(node) = all.nodes.values().next() {
+                let more = before.to(&nodes(all), &node.space.usage);
+                objects.table.add_bytes(family, more);
+            }
+            moved
         }
     }
 }

@@ -6,15 +6,17 @@
 
 use crate::format::{COMMIT_STREAM, ExtentRecord, Invalid, Kind, Record, Seqno};
 use crate::log::{self, Lane, Log, Position};
-use crate::sync::SharedArc;
 use crate::{Error, Result};
 
 use super::attributes::{Attributes, Packed};
 use super::change;
 use super::extents::{Dropped, Extent, References};
+use super::families::FamilyMut;
 use super::records::{OmapRecord, Operation, PackedKeys, decode_operation};
-use super::table::{Family, Node, SHARDS, Shard, Table, Usage};
-use super::{CollectionName, ObjectId, Objects, OmapLocation, split_stored_name, tail_sectors};
+use super::table::{Footprint, Node, SHARDS, Shard, Table, Usage};
+use super::{
+    CollectionName, ObjectId, Objects, OmapLocation, SpaceId, split_stored_name, tail_sectors,
+};
 
 /// What replay drops is not counted: live bytes are derived afterwards.
 fn ignore(_: Dropped) {}
@@ -116,29 +118,41 @@ impl Objects {
         operation: Operation<'_>,
         seqno: Seqno,
     ) -> std::result::Result<(), Invalid> {
-        let named = |name: &[u8]| {
-            let (space, key) =
-                split_stored_name(name).ok_or(Invalid::Field("name of an object"))?;
-            Ok((self.table.space(space), SharedArc::<[u8]>::from(key)))
-        };
+        fn split(name: &[u8]) -> std::result::Result<(SpaceId, &[u8]), Invalid> {
+            split_stored_name(name).ok_or(Invalid::Field("name of an object"))
+        }
         let mut shard = self.table.write(id.family);
         match operation {
             Operation::Create { name } => {
-                let (space, name) = named(name)?;
+                let (space, name) = split(name)?;
                 if shard.get(id).is_none() {
+                    let space = self.table.space(space);
+                    space.names.write().claim(name, id);
                     change::create(&mut shard, id, space, name, seqno, self.unit);
                 }
                 return Ok(());
             }
             Operation::Clone { source, name } => {
-                let (space, name) = named(name)?;
-                if shard.get(id).is_none() {
-                    change::clone(&mut shard, source, id, space, name, seqno, self.unit);
+                let (space, name) = split(name)?;
+                let space = self.table.space(space);
+                let made = shard.get(id).is_none()
+                    && change::clone(
+                        &mut shard,
+                        source,
+                        id,
+                        space.clone(),
+                        name,
+                        seqno,
+                        self.unit,
+                    );
+                if made {
+                    space.names.write().claim(name, id);
                 }
                 return Ok(());
             }
             Operation::Remove => {
-                if newer(&mut shard, id, seqno).is_some() {
+                if let Some(node) = newer(&mut shard, id, seqno) {
+                    node.space.names.write().disclaim(node.hash, id);
                     shard.remove(id);
                 }
                 return Ok(());
@@ -150,8 +164,11 @@ impl Objects {
         };
         match operation {
             Operation::Rename { name } => {
-                let (space, name) = named(name)?;
-                (node.space, node.name) = (space, name);
+                let (space, name) = split(name)?;
+                node.space.names.write().disclaim(node.hash, id);
+                node.space = self.table.space(space);
+                node.space.names.write().claim(name, id);
+                node.renamed(name);
             }
             Operation::Resize { bytes } => node.bytes = bytes,
             Operation::Unmap { first, end } => {
@@ -187,7 +204,7 @@ impl Objects {
             Operation::OmapHeader { header } => {
                 change::omap_of(node).header = Some(header.into());
             }
-            Operation::Hint { bits } => node.hint = bits,
+            Operation::Hint { bits } => node.set_hint(bits),
             Operation::Create { .. }
             | Operation::Clone { .. }
             | Operation::Remove
@@ -224,9 +241,19 @@ impl Objects {
         for number in 0..SHARDS {
             let mut shard = self.table.write_shard(number);
             any |= !shard.families.is_empty();
-            let families: Vec<u64> = shard.families.keys().copied().collect();
-            for family in families {
+            for family in shard.families.numbers() {
                 self.finish_family(log, &mut shard, family)?;
+            }
+        }
+        for space in self.table.spaces() {
+            let agree = space.settle_names(&mut |name, id| {
+                self.table.add_name(id.family, name, 1);
+            });
+            if !agree {
+                return Err(Error::Corrupt {
+                    offset: 0,
+                    why: Invalid::Field("two objects of one name"),
+                });
             }
         }
         any |= !self.registry.existing().is_empty();
@@ -241,9 +268,6 @@ impl Objects {
             offset: 0,
             why: Invalid::Field(why),
         };
-        let Some(found) = shard.families.get_mut(&family) else {
-            return Ok(());
-        };
         let mut allocated = 0;
         let mut is_outside = false;
         {
@@ -252,11 +276,12 @@ impl Objects {
                 log.table().add_live(piece.address, piece.bytes as i64);
                 allocated += piece.bytes as i64;
             };
-            match found {
-                Family::One(_, node) => {
+            match shard.families.get_mut(family) {
+                None => return Ok(()),
+                Some(FamilyMut::One(node)) => {
                     References::count(self.unit, [&node.extents], &mut live);
                 }
-                Family::Many(members) => {
+                Some(FamilyMut::Many(members)) => {
                     let maps = members.nodes.values().map(|node| &node.extents);
                     members.references = References::count(self.unit, maps, &mut live);
                 }
@@ -266,26 +291,30 @@ impl Objects {
             return Err(outside("address of an extent"));
         }
         let mut is_first = true;
-        for (member, node) in found.members_mut() {
-            let id = ObjectId { family, member };
+        let found = shard.families.get_mut(family);
+        for node in found.into_iter().flat_map(FamilyMut::members) {
             let usage = &node.space.usage;
             if is_first {
                 Usage::add(&usage.allocated_bytes, allocated);
                 is_first = false;
             }
-            self.finish_node(log, id, node)?;
+            self.finish_node(log, node)?;
         }
         shard.make_one(family);
+        if let Some(found) = shard.families.get(family)
+            && let Some((_, node)) = found.members().next()
+        {
+            let bytes = Footprint::of_family(&found).count(&node.space.usage);
+            self.table.add_bytes(family, bytes);
+        }
         Ok(())
     }
 
-    fn finish_node(&self, log: &Log, id: ObjectId, node: &mut Node) -> Result<()> {
+    fn finish_node(&self, log: &Log, node: &mut Node) -> Result<()> {
         let space = node.space.clone();
         let usage = &space.usage;
         Usage::add(&usage.objects, 1);
         node.stored_bytes = node.extents.stored_bytes();
-        Usage::add(&usage.stored_bytes, node.stored_bytes as i64);
-        self.table.add_bytes(id.family, node.memory_bytes() as i64);
         let mut is_outside = false;
         if let Some(omap) = &mut node.omap {
             let mut total = 0;
@@ -298,16 +327,10 @@ impl Objects {
             Usage::add(&usage.omap_bytes, total);
             omap.record_bytes = total as u64;
         }
-        let before = node.space.names.write().insert(node.name.clone(), id);
-        if is_outside || before.is_some() {
-            let why = if is_outside {
-                "address of an omap value"
-            } else {
-                "two objects of one name"
-            };
+        if is_outside {
             return Err(Error::Corrupt {
                 offset: 0,
-                why: Invalid::Field(why),
+                why: Invalid::Field("address of an omap value"),
             });
         }
         Ok(())

@@ -7,10 +7,10 @@
 use std::collections::HashMap;
 
 use crate::format::{Address, ExtentRecord, Invalid, Kind, Record, Seqno};
-use crate::sync::SharedArc;
 
 use super::change;
 use super::extents::{BLOCK_BYTES, References};
+use super::families::FamilyMut;
 use super::records::{OmapRecord, Operation, decode_operation};
 use super::table::SHARDS;
 use super::{CollectionName, ObjectId, ObjectName, Objects, SpaceId, split_stored_name};
@@ -62,7 +62,7 @@ impl Concerned {
 }
 
 /// A name in its space.
-type Named = (SpaceId, SharedArc<[u8]>);
+type Named = (SpaceId, Vec<u8>);
 
 impl Objects {
     /// Whether there is a node.
@@ -82,7 +82,7 @@ impl Objects {
         let space = self.table.space(space);
         let mut shard = self.table.write(id.family);
         if shard.get(id).is_none() {
-            let name = SharedArc::from(name);
+            space.names.write().claim(name, id);
             change::create(&mut shard, id, space, name, seqno, self.unit);
         }
     }
@@ -93,15 +93,20 @@ impl Objects {
         let mut losers = Vec::new();
         self.each(&mut |id, node| {
             let own = (node.version, id);
-            let name = (node.space.id, node.name.clone());
-            let winner = owners.entry(name).or_insert(own);
+            let Some(name) = node.space.name_of(node.hash, id) else {
+                return;
+            };
+            let winner = owners.entry((node.space.id, name)).or_insert(own);
             if *winner != own {
-                losers.push((own.min(*winner).1, super::check::name_of(node)));
+                losers.push((own.min(*winner).1, super::check::name_of(id, node)));
                 *winner = own.max(*winner);
             }
         });
         for (id, _) in &losers {
-            self.table.write(id.family).remove(*id);
+            let mut shard = self.table.write(id.family);
+            if let Some(node) = shard.remove(*id) {
+                node.space.names.write().disclaim(node.hash, *id);
+            }
         }
         losers.into_iter().map(|(_, name)| name).collect()
     }
@@ -112,13 +117,11 @@ impl Objects {
         let mut lines = Vec::new();
         for number in 0..SHARDS {
             let mut shard = self.table.write_shard(number);
-            for family in shard.families.values_mut() {
-                let members: Vec<u32> = family.members().map(|(member, _)| member).collect();
-                for member in members {
-                    let Some((node, _)) = family.get_mut(member) else {
-                        continue;
-                    };
-                    let name = super::check::name_of(node);
+            for number in shard.families.numbers() {
+                let family = shard.families.get_mut(number);
+                for node in family.into_iter().flat_map(FamilyMut::members) {
+                    let id = node.id(number);
+                    let name = super::check::name_of(id, node);
                     let extents = node.extents.iter();
                     let lost: Vec<(u32, u64)> = extents
                         .filter(|extent| is_lost(extent.address))
@@ -139,7 +142,6 @@ impl Objects {
                         lines.push(format!("{name}: its size; it ends with its last block"));
                     }
                     let Some(omap) = &mut node.omap else { continue };
-                    let id = ObjectId { family: 0, member };
                     let mut keys = Vec::new();
                     super::check::each_value(id, omap, &mut |value, location| {
                         if !location.is_some() || is_lost(location.address()) {
@@ -162,10 +164,10 @@ impl Objects {
     pub(crate) fn salvage_collections(&self) -> Vec<String> {
         let existing = self.registry.existing();
         let mut wanted: Vec<(CollectionName, Seqno)> = Vec::new();
-        self.each(&mut |_, node| {
-            let Ok(name) = ObjectName::from_sort_key(&node.name) else {
-                return;
-            };
+        self.each(&mut |id, node| {
+            let name = node.space.name_of(node.hash, id);
+            let name = name.and_then(|name| ObjectName::from_sort_key(&name).ok());
+            let Some(name) = name else { return };
             let space = node.space.id;
             let mut of_space = existing.iter().filter(|slot| slot.space.id == space);
             if of_space.any(|slot| slot.name.takes(slot.bits(), &name)) {
@@ -189,7 +191,7 @@ impl Objects {
     pub(crate) fn each(&self, call: &mut dyn FnMut(ObjectId, &super::Node)) {
         for number in 0..SHARDS {
             let shard = self.table.read_shard(number);
-            for (&family, found) in &shard.families {
+            for (family, found) in shard.families.iter() {
                 for (member, node) in found.members() {
                     call(ObjectId { family, member }, node);
                 }

@@ -13,8 +13,9 @@ use crate::sync::{MODEL, Mutex, SharedArc};
 use super::plan::plan;
 use super::{CollectionName, ObjectName, Objects, Op, Slot, Transaction};
 
-/// Locks that stand for the names of objects.
-const STRIPES: usize = if MODEL { 2 } else { 1024 };
+/// Locks that stand for the names of objects: so many that one which a transaction on 64
+/// objects holds is seldom another's too (128 KiB).
+const STRIPES: usize = if MODEL { 2 } else { 16384 };
 
 /// The locks of names.
 pub(super) fn new_stripes() -> Box<[Mutex<()>]> {

@@ -328,13 +328,12 @@ impl ObjectStore {
         let name = object.sort_key();
         loop {
             existing(collection)?;
-            let id = collection
-                .slot
-                .space
-                .find(&name)
-                .ok_or(Error::NoEntry("object"))?;
+            let space = &collection.slot.space;
+            let (id, renames) = space.find_at(&name).ok_or(Error::NoEntry("object"))?;
             let shard = self.objects().table.read(id.family);
-            if let Some(node) = shard.get(id).filter(|node| *node.name == *name) {
+            if let Some(node) = shard.get(id)
+                && space.still_leads(&name, id, renames)
+            {
                 return Ok(call(id, node));
             }
             // It was removed or renamed since; its name is gone or leads elsewhere now.

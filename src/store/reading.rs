@@ -103,8 +103,18 @@ impl Store {
             stats.allocated_bytes += read(&space.usage.allocated_bytes);
             stats.stored_bytes += read(&space.usage.stored_bytes);
             stats.omap_bytes += read(&space.usage.omap_bytes);
+            stats.name_node_bytes += space.names.read().memory_bytes();
+            stats.extent_node_bytes += read(&space.usage.extent_memory_bytes);
+            stats.omap_node_bytes += read(&space.usage.omap_memory_bytes);
+            stats.omap_keys += read(&space.usage.omap_keys);
         }
-        stats.node_bytes_per_object = stats.node_bytes as f64 / stats.objects.max(1) as f64;
+        let per = |bytes: u64, count: u64| bytes as f64 / count.max(1) as f64;
+        let parts = stats.extent_node_bytes + stats.omap_node_bytes;
+        let bare = stats.node_bytes.saturating_sub(parts);
+        stats.node_bytes_per_object = per(stats.node_bytes, stats.objects);
+        stats.node_bytes_per_bare_object = per(bare, stats.objects);
+        stats.extent_bytes_per_block = per(stats.extent_node_bytes, stats.stored_bytes / 4096);
+        stats.omap_bytes_per_key = per(stats.omap_node_bytes, stats.omap_keys);
         stats
     }
 }

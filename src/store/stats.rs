@@ -77,8 +77,22 @@ pub struct ObjectLayerStats {
     pub omap_bytes: u64,
     /// Bytes of DRAM of the nodes: names, attributes, extents, omap keys.
     pub node_bytes: u64,
+    /// Those of names, and what finds them and lists them, among `node_bytes`.
+    pub name_node_bytes: u64,
+    /// Those of extents.
+    pub extent_node_bytes: u64,
+    /// Those of omaps.
+    pub omap_node_bytes: u64,
+    /// Omap keys.
+    pub omap_keys: u64,
     /// `node_bytes / objects`.
     pub node_bytes_per_object: f64,
+    /// `node_bytes` without extents and omaps, for each object.
+    pub node_bytes_per_bare_object: f64,
+    /// `extent_node_bytes` for each 4 KiB of `stored_bytes`.
+    pub extent_bytes_per_block: f64,
+    /// `omap_node_bytes / omap_keys`.
+    pub omap_bytes_per_key: f64,
 }
 
 /// Segments by state.

@@ -135,11 +135,18 @@ fn objects(stats: &Stats) -> Vec<Line> {
         format_size(objects.node_bytes),
         objects.node_bytes_per_object
     );
+    let parts = format!(
+        "{:.0} B per object with its name and xattrs, {:.1} B per 4 KiB, {:.1} B per omap key",
+        objects.node_bytes_per_bare_object,
+        objects.extent_bytes_per_block,
+        objects.omap_bytes_per_key
+    );
     vec![
         line("objects", counts),
         line("  data", data),
         line("  omap", format_size(objects.omap_bytes)),
         line("  nodes", nodes),
+        line("  of them", parts),
     ]
 }
 

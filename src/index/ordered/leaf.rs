@@ -27,6 +27,7 @@ pub(super) const BODY_MAX: usize = 4096;
 pub(super) const HEADER_BYTES: usize = 5;
 /// Bytes of a value.
 pub(super) const VALUE_BYTES: usize = 8;
+const CACHE_LINE_BYTES: usize = 64;
 /// The counts of the `Arc`, in the same allocation.
 const ARC_BYTES: usize = 16;
 
@@ -139,12 +140,21 @@ impl Leaf {
         allocated(ARC_BYTES + self.0.len())
     }
 
+    /// Has the processor fetch the leaf at once, or the first 2 KiB of one with long keys: a
+    /// search alone would wait for one cache line after the other where nothing of a large map
+    /// is in the caches.
+    fn touch(&self) {
+        let lines = self.0.iter().step_by(CACHE_LINE_BYTES).take(32);
+        std::hint::black_box(lines.fold(0, |all, byte| all ^ byte));
+    }
+
     /// Finds where a key is or belongs.
     ///
     /// `shared` is what the target has in common with the last key that is less. A key that
     /// shares more than this with its predecessor is less for the same reason; one that shares
     /// less is greater, and only one that shares as much must be compared.
     pub(super) fn search(&self, target: &[u8]) -> Spot {
+        self.touch();
         let keys = self.keys();
         let mut shared = 0;
         let mut offset = 0;

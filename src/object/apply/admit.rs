@@ -157,7 +157,7 @@ impl Objects {
                 _ => continue,
             };
             let shard = self.table.read(ids[work].family);
-            let Some(family) = shard.families.get(&ids[work].family) else {
+            let Some(family) = shard.families.get(ids[work].family) else {
                 continue;
             };
             // What clones share stays with them.

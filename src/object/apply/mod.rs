@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 
 use crate::format::{COMMIT_STREAM, Seqno};
 use crate::log::{self, Claim, Log, Purpose};
+use crate::sync::Ordering;
 use crate::{Error, Result};
 
 use super::plan::{Plan, Work};
@@ -123,19 +124,26 @@ impl Objects {
         for (space_id, space) in spaces {
             let works = || works().filter(|(work, _)| work.space.id == space_id);
             // One hold: nobody finds a name absent that goes from one object to another.
-            let mut names = space.names.write();
-            let before = names.len() as i64;
-            for (work, id) in works() {
-                if let Some(old) = &work.old_name
-                    && names.get(&**old) == Some(id)
-                {
-                    names.remove(&**old);
+            let more = space.change_names(|names| {
+                let before = names.len() as i64;
+                for (work, id) in works() {
+                    let Some(old) = &work.old_name else { continue };
+                    if names.find(old) == Some(*id) {
+                        names.remove(old);
+                        self.table.add_name(id.family, old, -1);
+                    }
+                    if !work.is_removed {
+                        // Relaxed: looked at under the locks that are held here.
+                        space.renames.fetch_add(1, Ordering::Relaxed);
+                    }
                 }
-            }
-            for (work, id) in works().filter(|(work, _)| !work.is_removed) {
-                names.insert(work.name.clone(), *id);
-            }
-            Usage::add(&space.usage.objects, names.len() as i64 - before);
+                for (work, id) in works().filter(|(work, _)| !work.is_removed) {
+                    names.insert(&work.name, *id);
+                    self.table.add_name(id.family, &work.name, 1);
+                }
+                names.len() as i64 - before
+            });
+            Usage::add(&space.usage.objects, more);
         }
     }
 }

@@ -9,7 +9,7 @@ use super::super::extents::Dropped;
 use super::super::omap_changes::OmapChange;
 use super::super::plan::{Effect, Plan, Work};
 use super::super::records::OmapRecord;
-use super::super::table::{LockedShards, Node, Shard, Usage};
+use super::super::table::{Footprint, LockedShards, Shard, Usage};
 use super::super::{ObjectId, Objects, OmapLocation};
 use super::prepare::{Cursor, Prepared};
 
@@ -49,12 +49,12 @@ impl Objects {
             let before = Footprint::of(shard.get(id));
             match effect {
                 Effect::Create { .. } => {
-                    let (space, name) = (planned.space.clone(), planned.name.clone());
+                    let (space, name) = (planned.space.clone(), &*planned.name);
                     change::create(shard, id, space, name, version, self.unit);
                 }
                 Effect::Clone { source, .. } => {
                     let source = ids[*source].member;
-                    let (space, name) = (planned.space.clone(), planned.name.clone());
+                    let (space, name) = (planned.space.clone(), &*planned.name);
                     let made = change::clone(shard, source, id, space, name, version, self.unit);
                     assert!(made, "the source was planned");
                 }
@@ -79,13 +79,8 @@ impl Objects {
                 }
                 _ => self.change_node(log, effect, planned, shard, id, version, prepared, appended),
             }
-            let after = Footprint::of(shard.get(id));
-            Usage::add(
-                &usage.stored_bytes,
-                after.stored_bytes - before.stored_bytes,
-            );
-            self.table
-                .add_bytes(id.family, after.memory_bytes - before.memory_bytes);
+            let more = before.to(&Footprint::of(shard.get(id)), usage);
+            self.table.add_bytes(id.family, more);
         }
     }
 
@@ -114,9 +109,9 @@ impl Objects {
             Usage::add(&usage.omap_bytes, -(bytes as i64));
         };
         match effect {
-            Effect::Rename { name, .. } => node.name = name.clone(),
+            Effect::Rename { name, .. } => node.renamed(name),
             Effect::Resize { bytes, .. } => node.bytes = *bytes,
-            Effect::Hint { bits, .. } => node.hint = *bits,
+            Effect::Hint { bits, .. } => node.set_hint(*bits),
             Effect::Attributes { clear, changes, .. } => {
                 if *clear {
                     node.attributes = Attributes::default();
@@ -169,22 +164,6 @@ impl Objects {
         if let Some(omap) = &mut node.omap {
             omap.record_bytes -= gone_bytes;
         }
-    }
-}
-
-/// What a node adds to the statistics.
-#[derive(Default)]
-struct Footprint {
-    stored_bytes: i64,
-    memory_bytes: i64,
-}
-
-impl Footprint {
-    fn of(node: Option<&Node>) -> Self {
-        node.map_or_else(Self::default, |node| Self {
-            stored_bytes: node.stored_bytes as i64,
-            memory_bytes: node.memory_bytes() as i64,
-        })
     }
 }
 

@@ -102,9 +102,9 @@ impl ExtentMap {
     ) -> bool {
         let index = self.leaf_at(extent.first);
         let leaf = match &mut self.leaves {
-            Leaves::None => return false,
+            Leaves::Many(None) => return false,
             Leaves::One(leaf) => leaf,
-            Leaves::Many(slots) => &mut slots[index].leaf,
+            Leaves::Many(Some(slots)) => &mut slots[index].leaf,
         };
         let at = leaf.search(extent.first);
         if leaf.is_shared() || at == leaf.extents() {
@@ -159,7 +159,7 @@ impl ExtentMap {
     /// Puts `leaves` in the place of those at `range`.
     pub(super) fn splice(&mut self, range: Range<usize>, mut leaves: Vec<Leaf>) {
         match &mut self.leaves {
-            Leaves::Many(slots) => {
+            Leaves::Many(Some(slots)) => {
                 if range.len() == 1 && leaves.len() == 1 {
                     slots[range.start] = Slot::new(leaves.remove(0));
                     return;
@@ -169,21 +169,21 @@ impl ExtentMap {
                     let leaf = slots[0].leaf.clone();
                     self.leaves = Leaves::One(leaf);
                 } else if slots.is_empty() {
-                    self.leaves = Leaves::None;
+                    self.leaves = Leaves::Many(None);
                 } else if slots.capacity() > 8 + slots.len() * 3 / 2 {
                     slots.shrink_to(slots.len() + slots.len() / 4);
                 }
             }
-            Leaves::None | Leaves::One(_) => {
+            Leaves::Many(None) | Leaves::One(_) => {
                 let mut all: Vec<Leaf> = Vec::new();
                 if let Leaves::One(leaf) = std::mem::take(&mut self.leaves) {
                     all.push(leaf);
                 }
                 all.splice(range, leaves);
                 self.leaves = match all.len() {
-                    0 => Leaves::None,
+                    0 => Leaves::Many(None),
                     1 => Leaves::One(all.remove(0)),
-                    _ => Leaves::Many(all.into_iter().map(Slot::new).collect()),
+                    _ => Leaves::Many(Some(Box::new(all.into_iter().map(Slot::new).collect()))),
                 };
             }
         }

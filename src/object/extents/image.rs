@@ -107,9 +107,9 @@ impl ExtentMap {
         }
         slots.shrink_to_fit();
         let leaves = match slots.len() {
-            0 => Leaves::None,
+            0 => Leaves::Many(None),
             1 => Leaves::One(slots.remove(0).leaf),
-            _ => Leaves::Many(slots),
+            _ => Leaves::Many(Some(Box::new(slots))),
         };
         Ok((Self { leaves }, used))
     }

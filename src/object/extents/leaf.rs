@@ -13,6 +13,7 @@
 //! address in memory. Extents are in ascending order, do not overlap, and only the last
 //! block of each may be short.
 
+use std::cell::Cell;
 use std::ops::Range;
 
 use super::{BLOCK_BYTES, BlockRef, Extent, SECTOR_BYTES, SECTORS_MAX, Unit};
@@ -34,6 +35,17 @@ pub(super) const LEAF_WORDS_MAX: usize = 1 + LEAF_EXTENTS_MAX * HEAD_WORDS + LEA
 
 /// What an `Arc` and the allocator add to a leaf's words.
 const ARC_BYTES: usize = 16 + 8;
+
+thread_local! {
+    /// Bytes of the leaves that this thread has made, less those that it freed.
+    static ALLOCATED: Cell<i64> = const { Cell::new(0) };
+}
+
+/// By how much this changes while a family is locked is what happened to its memory, whoever
+/// shares what.
+pub(crate) fn allocated_bytes() -> i64 {
+    ALLOCATED.get()
+}
 
 const HIGH_BITS: u32 = ADDRESS_BITS - u32::BITS;
 const TAIL_SHIFT: u32 = HIGH_BITS;
@@ -155,7 +167,9 @@ impl Leaf {
     /// The leaf of `words`, which are laid out as the module says.
     pub(super) fn new(words: &[u32]) -> Self {
         debug_assert!(words.len() <= LEAF_WORDS_MAX);
-        Self(SharedArc::from(words))
+        let leaf = Self(SharedArc::from(words));
+        ALLOCATED.set(ALLOCATED.get() + leaf.memory_bytes() as i64);
+        leaf
     }
 
     /// The leaf of `words` from media.
@@ -355,8 +369,17 @@ impl Leaf {
         self.0.as_ptr()
     }
 
-    /// Bytes of memory.
+    /// Bytes of memory: the allocator deals in 16.
     pub(super) fn memory_bytes(&self) -> usize {
-        ARC_BYTES + size_of_val(&*self.0)
+        (ARC_BYTES + size_of_val(&*self.0)).next_multiple_of(16)
+    }
+}
+
+impl Drop for Leaf {
+    fn drop(&mut self) {
+        // All maps that may have it are under one lock.
+        if !self.is_shared() {
+            ALLOCATED.set(ALLOCATED.get() - self.memory_bytes() as i64);
+        }
     }
 }

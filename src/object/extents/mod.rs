@@ -17,6 +17,7 @@ mod relocate;
 mod tests;
 
 pub(crate) use image::{LeafReader, LeafWriter};
+pub(crate) use leaf::allocated_bytes;
 pub(crate) use references::References;
 pub(crate) use relocate::{Move, relocate};
 
@@ -162,13 +163,18 @@ impl Slot {
 }
 
 /// The leaves of a map, in the order of their blocks. Most objects have one at most.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 enum Leaves {
-    #[default]
-    None,
     One(Leaf),
-    /// Two at least.
-    Many(Vec<Slot>),
+    /// None, or two at least.
+    #[expect(clippy::box_collection, reason = "so that a map is two words")]
+    Many(Option<Box<Vec<Slot>>>),
+}
+
+impl Default for Leaves {
+    fn default() -> Self {
+        Self::Many(None)
+    }
 }
 
 /// The extents of an object; see the module. What is not mapped is zero.
@@ -179,8 +185,11 @@ pub(crate) struct ExtentMap {
     leaves: Leaves,
 }
 
-/// Two words and a length: what every object pays.
-const _: () = assert!(size_of::<ExtentMap>() <= 24);
+/// The box of a list of leaves and its allocator's words, and those of the list.
+const VEC_BYTES: usize = 32 + 8;
+
+/// What every object pays.
+const _: () = assert!(size_of::<ExtentMap>() <= 16);
 
 impl ExtentMap {
     /// A map of nothing.
@@ -197,9 +206,9 @@ impl ExtentMap {
     /// Where `block` is; `None` when it is not mapped.
     pub(crate) fn get(&self, block: u32) -> Option<BlockRef> {
         match &self.leaves {
-            Leaves::None => None,
+            Leaves::Many(None) => None,
             Leaves::One(leaf) => leaf.get(block),
-            Leaves::Many(slots) => {
+            Leaves::Many(Some(slots)) => {
                 let after = slots.partition_point(|slot| slot.first <= block);
                 slots[after.checked_sub(1)?].leaf.get(block)
             }
@@ -252,42 +261,50 @@ impl ExtentMap {
         self.slots_bytes() + self.each_leaf().map(Leaf::memory_bytes).sum::<usize>()
     }
 
+    /// Bytes of memory of the leaves of maps, each once.
+    pub(crate) fn leaves_bytes<'a>(maps: impl IntoIterator<Item = &'a Self>) -> u64 {
+        let mut seen = std::collections::HashSet::new();
+        let leaves = maps.into_iter().flat_map(Self::each_leaf);
+        let once = leaves.filter(|leaf| !leaf.is_shared() || seen.insert(leaf.identity()));
+        once.map(|leaf| leaf.memory_bytes() as u64).sum()
+    }
+
     /// Bytes of memory of the list of leaves.
-    fn slots_bytes(&self) -> usize {
+    pub(crate) fn slots_bytes(&self) -> usize {
         match &self.leaves {
-            Leaves::None | Leaves::One(_) => 0,
-            Leaves::Many(slots) => slots.capacity() * size_of::<Slot>(),
+            Leaves::Many(None) | Leaves::One(_) => 0,
+            Leaves::Many(Some(slots)) => VEC_BYTES + slots.capacity() * size_of::<Slot>(),
         }
     }
 
     /// Number of leaves.
     fn leaf_count(&self) -> usize {
         match &self.leaves {
-            Leaves::None => 0,
+            Leaves::Many(None) => 0,
             Leaves::One(_) => 1,
-            Leaves::Many(slots) => slots.len(),
+            Leaves::Many(Some(slots)) => slots.len(),
         }
     }
 
     /// A leaf.
     fn leaf(&self, index: usize) -> &Leaf {
         match &self.leaves {
-            Leaves::None => unreachable!("an empty map has no leaf"),
+            Leaves::Many(None) => unreachable!("an empty map has no leaf"),
             Leaves::One(leaf) => leaf,
-            Leaves::Many(slots) => &slots[index].leaf,
+            Leaves::Many(Some(slots)) => &slots[index].leaf,
         }
     }
 
     /// All leaves.
-    fn each_leaf(&self) -> impl Iterator<Item = &Leaf> {
+    fn each_leaf(&self) -> impl Iterator<Item = &Leaf> + use<'_> {
         (0..self.leaf_count()).map(|index| self.leaf(index))
     }
 
     /// Index of the last leaf that begins at or before `block`, else of the first.
     fn leaf_at(&self, block: u32) -> usize {
         match &self.leaves {
-            Leaves::None | Leaves::One(_) => 0,
-            Leaves::Many(slots) => slots
+            Leaves::Many(None) | Leaves::One(_) => 0,
+            Leaves::Many(Some(slots)) => slots
                 .partition_point(|slot| slot.first <= block)
                 .saturating_sub(1),
         }
@@ -301,7 +318,7 @@ impl ExtentMap {
         }
         let begins_before = |index: &usize| u64::from(self.leaf_first(*index)) < end;
         let until = match &self.leaves {
-            Leaves::Many(slots) => slots.partition_point(|slot| u64::from(slot.first) < end),
+            Leaves::Many(Some(slots)) => slots.partition_point(|slot| u64::from(slot.first) < end),
             _ => (0..self.leaf_count()).filter(begins_before).count(),
         };
         from..until.max(from)
@@ -310,7 +327,7 @@ impl ExtentMap {
     /// First block of a leaf.
     fn leaf_first(&self, index: usize) -> u32 {
         match &self.leaves {
-            Leaves::Many(slots) => slots[index].first,
+            Leaves::Many(Some(slots)) => slots[index].first,
             _ => self.leaf(index).first(),
         }
     }

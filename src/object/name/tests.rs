@@ -81,6 +81,20 @@ proptest! {
     }
 
     #[test]
+    fn compact_forms_have_the_order_of_names_and_give_sort_keys_back((a, b) in two_names()) {
+        prop_assume!(!a.is_max && !b.is_max);
+        let (key_a, key_b) = (a.sort_key(), b.sort_key());
+        let (compact_a, compact_b) = (compact(&key_a), compact(&key_b));
+        prop_assert_eq!(compact_a.cmp(&compact_b), a.cmp(&b));
+        prop_assert_eq!(expand(&compact_a), key_a);
+        prop_assert_eq!(reversed_hash_of(&compact_b), b.reversed_hash());
+        let (start, end) = ObjectName::hash_range(a.shard, a.pool, 3, a.hash);
+        prop_assert_eq!(compact(&start) <= compact_b, start <= key_b);
+        prop_assert_eq!(compact(&end) <= compact_b, end <= key_b);
+        prop_assert!(compact_a < compact(&ObjectName::max().sort_key()));
+    }
+
+    #[test]
     fn damaged_sort_keys_do_not_panic(
         name in some_name(),
         at: prop::sample::Index,

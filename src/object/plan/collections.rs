@@ -80,7 +80,6 @@ impl Planner<'_, '_> {
                 .iter()
                 .any(|(start, end)| start.as_slice() <= key && key < end.as_slice())
         };
-        let planned = |key: &SharedArc<[u8]>| self.plan.names.get(&(space.id, key.clone()));
         let made = self
             .plan
             .names
@@ -89,12 +88,18 @@ impl Planner<'_, '_> {
         if made {
             return false;
         }
-        let names = space.names.read();
-        let mut found = ranges.iter().flat_map(|(start, end)| {
-            use std::ops::Bound::{Excluded, Included};
-            names.range::<[u8], _>((Included(start.as_slice()), Excluded(end.as_slice())))
-        });
         // What the transaction removed or renamed does not count.
-        !found.any(|(key, _)| !matches!(planned(key), Some(None)))
+        let mut is_empty = true;
+        for (start, end) in &ranges {
+            space.names.read().visit(start, end, &mut |key, _| {
+                let planned = self.plan.names.get(&(space.id, SharedArc::from(key)));
+                is_empty = matches!(planned, Some(None));
+                is_empty
+            });
+            if !is_empty {
+                return false;
+            }
+        }
+        true
     }
 }
