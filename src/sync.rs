@@ -341,6 +341,14 @@ mod leaking {
         }
     }
 
+    impl<T> std::ops::Deref for Owned<T> {
+        type Target = T;
+
+        fn deref(&self) -> &T {
+            &self.0
+        }
+    }
+
     pub(crate) struct Shared<'g, T>(u64, PhantomData<(&'g (), *const T)>);
 
     impl<T> Clone for Shared<'_, T> {
