@@ -20,12 +20,11 @@ quietly() { timeout 60 "$@" >/dev/null 2>&1; }
 ceph_() { timeout 60 ceph "${C[@]}" "$@" 2>/dev/null; }
 
 until_true() { # seconds, what, command...
-    local left=$(($1 * 5)) what=$2
+    local until=$((SECONDS + $1)) what=$2
     shift 2
     until "$@"; do
-        left=$((left - 1))
-        [ "$left" -gt 0 ] || { echo "gave up waiting: $what" >&2; return 1; }
-        sleep 0.2
+        [ "$SECONDS" -lt "$until" ] || { echo "gave up waiting: $what" >&2; return 1; }
+        sleep 0.3
     done
 }
 
@@ -87,6 +86,7 @@ osd crush chooseleaf type = 0
 mon allow pool size one = true
 mon allow pool delete = true
 mon max pg per osd = 1000
+mgr stats period = 1
 [mon]
 mon data = $R/mon
 mon data avail warn = 1
@@ -95,6 +95,9 @@ mon cluster log to file = false
 [mgr]
 mgr data = $R/mgr
 mgr initial modules =
+mgr tick period = 1
+# Splits and merges follow one another at once, as far as the mons let them.
+mgr debug aggressive pg num changes = true
 [osd]
 osd data = $R/\$name
 osd objectstore = $store
@@ -107,6 +110,9 @@ osd mclock skip benchmark = true
 osd scrub auto repair = false
 osd max scrubs = 4
 osd scrub load threshold = 1000
+# Every second one PG of those that are due, not every third second.
+osd scrub backoff ratio = 0
+osd deep scrub stride = 4194304
 osd class load list = *
 osd class default list = *
 osd op num shards = ${SHARDS:-4}

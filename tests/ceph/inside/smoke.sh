@@ -1,87 +1,220 @@
 #!/usr/bin/env bash
-# The thin slice, inside the chroot: smoke.sh TYPE KILLS MEGABYTES
+# One OSD, inside the chroot: smoke.sh TYPE KILLS MEGABYTES PGS
 #
-# A cluster of one OSD; rados data, omap, attributes and snapshots; an RBD image that fio
-# writes at random and verifies, while the OSD is killed again and again.
+# rados data, omap, attributes and snapshots; an RBD image that fio writes in every manner and
+# verifies; RBD snapshots, clones and differences; kill -9 under load, KILLS times; a pool that
+# is split from 8 PGs to PGS and merged again under load; deep scrub after each.
 set -euo pipefail
 type=$1
 kills=$2
 megabytes=$3
-here=$(dirname "$0")
+pgs=$4
 name=smoke-$type
-R=/esker/run/$name
-export CEPH_CONF=$R/ceph.conf
-cluster() { "$here/cluster.sh" "$1" "$name" "${@:2}"; }
-at=$(date +%s%N)
-done_with() {
-    local now
-    now=$(date +%s%N)
-    printf '   %-44s %7.1f s\n' "$1" "$(((now - at) / 100000000))e-1"
-    at=$now
+. "$(dirname "$0")/common.sh"
+trap at_exit EXIT
+
+boot() {
+    cluster start "$type"
+    done_with "mon, mgr, OSD: mkfs and boot"
+    json osd metadata 0 > "$R/metadata.json"
+    must "osd metadata names the store" grep -qE "\"osd_objectstore\": ?\"$type\"" "$R/metadata.json"
+    make_pool data 8 test
+    make_pool rbd 8 rbd
+    cluster clean
+    done_with "two pools, active+clean"
 }
-client() { timeout 120 "$@"; }
-trap 'code=$?; "$here/cluster.sh" stop "$name" || true; exit $code' EXIT
 
-cluster start "$type"
-done_with "mon, mgr, OSD: mkfs and boot"
-client ceph osd metadata 0 | grep -q "\"osd_objectstore\": \"$type\""
-client ceph osd pool create data 16 > /dev/null 2>&1
-client ceph osd pool create rbd 16 > /dev/null 2>&1
-client ceph osd pool application enable rbd rbd > /dev/null 2>&1
-client ceph osd pool application enable data test > /dev/null 2>&1
-head -c 5000000 /dev/urandom > "$R/big"
-echo hello > "$R/small"
-client rados -p data put small "$R/small"
-done_with "pools and first object"
-cluster clean
-done_with "active+clean"
-
-client rados -p data put big "$R/big"
-client rados -p data get big - | cmp - "$R/big"
-client rados -p data get small - | cmp - "$R/small"
-client rados -p data setomapval small key value
-client rados -p data setomapheader small header
-client rados -p data setxattr small attr avalue
-client rados -p data mksnap one > /dev/null
-client rados -p data put small "$R/big"
-# To a file: which snapshot it chose it says on stdout.
-client rados -p data -s one get small "$R/out" > /dev/null
-cmp "$R/out" "$R/small"
-client rados -p data rollback small one > /dev/null
-client rados -p data get small - | cmp - "$R/small"
-[ "$(client rados -p data listomapkeys small)" = key ]
-[ "$(client rados -p data getxattr small attr)" = avalue ]
-[ "$(client rados -p data ls | sort | tr '\n' ' ')" = "big small " ]
-done_with "rados: data, omap, attributes, snapshot"
-
-client rbd create image --size $((megabytes * 2))
-fio_() {
-    timeout 600 fio --ioengine=rbd --clientname=admin --pool=rbd --rbdname=image --name=job \
-        --verify=crc32c --verify_fatal=1 --randrepeat=1 --output-format=terse "$@" > "$R/fio.out" 2> "$R/fio.err" ||
-        { cat "$R/fio.err" >&2; return 1; }
-}
-fio_ --rw=write --bs=1m --iodepth=8 --size="${megabytes}m"
-done_with "rbd: $megabytes MB written in 1 MiB, verified"
-fio_ --rw=randwrite --bs=4k --iodepth=32 --size="$((megabytes / 4))m"
-done_with "rbd: $((megabytes / 4)) MB written in 4 KiB, verified"
-
-fio_ --rw=randwrite --bs=4k --iodepth=32 --size="${megabytes}m" --offset="${megabytes}m" --rate_iops=1000 &
-writer=$!
-for kill in $(seq "$kills"); do
-    sleep 3
-    cluster kill 0
-    cluster osd 0
+rados_objects() {
+    head -c 5000000 /dev/urandom > "$R/big"
+    echo hello > "$R/small"
+    client rados -p data put small "$R/small"
+    client rados -p data put big "$R/big"
     client rados -p data get big - | cmp - "$R/big"
-    done_with "kill -9 number $kill, restart, data read"
-done
-wait "$writer"
-done_with "rbd: writer under the kills verified"
-cluster clean
-done_with "active+clean"
-cluster scrub
-done_with "deep scrub of all PGs clean"
-client rados -p data get small - | cmp - "$R/small"
-client rados -p data listomapvals small | grep -qF '|value|'
-client ceph osd df > "$R/osd.df" && client ceph df > "$R/df"
-client ceph daemon "$R/osd.0.asok" perf dump > "$R/perf.json"
-[ "$type" != esker ] || grep -q '"esker"' "$R/perf.json"
+    client rados -p data get small - | cmp - "$R/small"
+    client rados -p data setomapval small key value
+    client rados -p data setomapval small gone value
+    client rados -p data rmomapkey small gone
+    client rados -p data setomapheader small header
+    client rados -p data setxattr small attr avalue
+    client rados -p data setxattr small gone avalue
+    client rados -p data rmxattr small gone
+    client rados -p data mksnap one > /dev/null
+    client rados -p data put small "$R/big"
+    # To a file: which snapshot it chose it says on stdout.
+    client rados -p data -s one get small "$R/out" > /dev/null
+    cmp "$R/out" "$R/small"
+    client rados -p data rollback small one > /dev/null
+    client rados -p data append small "$R/small"
+    cat "$R/small" "$R/small" > "$R/twice"
+    client rados -p data get small - | cmp - "$R/twice"
+    client rados -p data truncate small 6
+    client rados -p data rmsnap one > /dev/null
+    client rados -p data put gone "$R/small"
+    client rados -p data rm gone
+    done_with "rados: data, omap, attributes, snapshot"
+}
+
+# Asked again later: what was written is still there.
+rados_objects_are_there() {
+    client rados -p data get big - | cmp - "$R/big"
+    client rados -p data get small - | cmp - "$R/small"
+    must "omap keys" test "$(client rados -p data listomapkeys small)" = key
+    must "omap value" grep -qF '|value|' <(client rados -p data listomapvals small)
+    must "omap header" grep -qF '|header|' <(client rados -p data getomapheader small)
+    must "attributes" test "$(client rados -p data listxattr small)" = attr
+    must "attribute" test "$(client rados -p data getxattr small attr)" = avalue
+    must "the list" test "$(client rados -p data ls | sort | tr '\n' ' ')" = "big small "
+}
+
+rados_bench() {
+    client rados -p data bench 4 write -b 4096 -t 16 --no-cleanup --run-name k > "$R/bench.write4k"
+    client rados -p data bench 3 rand -t 16 --run-name k > "$R/bench.read4k"
+    client rados -p data bench 3 write -b 4194304 -t 8 --no-cleanup --run-name m > "$R/bench.write4m"
+    client rados -p data bench 3 seq -t 8 --run-name m > "$R/bench.read4m"
+    client rados -p data cleanup --run-name k > /dev/null
+    client rados -p data cleanup --run-name m > /dev/null
+    done_with "rados bench: 4 KiB and 4 MiB, written, read, removed"
+}
+
+rbd_patterns() {
+    local size=${megabytes}m
+    client rbd create image --size $((megabytes * 2))
+    fio_ image --rw=write --bs=1m --iodepth=8 --size="$size"
+    fio_ image --rw=read --bs=1m --iodepth=8 --size="$size"
+    done_with "rbd: $megabytes MB in 1 MiB, in order"
+    fio_ image --rw=randwrite --bs=1m --iodepth=8 --size="$size"
+    fio_ image --rw=randread --bs=1m --iodepth=8 --size="$size"
+    done_with "rbd: $megabytes MB in 1 MiB, at random"
+    fio_ image --rw=randwrite --bsrange=4k-1m --iodepth=32 --size="$size"
+    done_with "rbd: $megabytes MB in 4 KiB to 1 MiB, depth 32"
+    fio_ image --rw=randwrite --bs=4k --iodepth=32 --size="$((megabytes / 4))m"
+    done_with "rbd: $((megabytes / 4)) MB in 4 KiB, depth 32"
+    fio_ image --rw=randrw --rwmixread=60 --bs=4k --iodepth=8 --size="$((megabytes / 4))m"
+    fio_ image --rw=randrw --rwmixread=60 --bsrange=4k-64k --iodepth=80 --size="$size"
+    done_with "rbd: mixed, depths 8 and 80"
+}
+
+rbd_snapshots() {
+    local before
+    client rbd snap create --no-progress image@one
+    before=$(sum_of image@one)
+    fio_ image --rw=randwrite --bsrange=4k-64k --iodepth=16 --size="$((megabytes / 2))m"
+    must "the snapshot stayed" test "$(sum_of image@one)" = "$before"
+    client rbd snap protect image@one
+    client rbd clone image@one child
+    must "the clone is its parent" test "$(sum_of child)" = "$before"
+    fio_ child --rw=randwrite --bsrange=4k-64k --iodepth=16 --size="$((megabytes / 4))m" --offset="$((megabytes / 2))m"
+    local child
+    child=$(sum_of child)
+    client rbd flatten --no-progress child
+    must "flatten changes nothing" test "$(sum_of child)" = "$child"
+    done_with "rbd: snapshot, clone, flatten"
+    client rbd snap create --no-progress image@two
+    client rbd export --no-progress image@one - | client rbd import --no-progress - copy
+    client rbd snap create --no-progress copy@one
+    client rbd export-diff --no-progress --from-snap one image@two - |
+        client rbd import-diff --no-progress - copy
+    must "export-diff and import-diff make a copy" test "$(sum_of copy)" = "$(sum_of image@two)"
+    client rbd snap rollback --no-progress image@one
+    must "rollback" test "$(sum_of image)" = "$before"
+    client rbd snap unprotect image@one
+    client rbd snap purge --no-progress image 2> /dev/null
+    client rbd snap purge --no-progress copy 2> /dev/null
+    client rbd rm --no-progress copy
+    client rbd rm --no-progress child
+    done_with "rbd: export-diff, import-diff, rollback, removal"
+}
+
+# fio writes at a steady pace, and verifies in the end.
+write_steadily() {
+    fio_ image --rw=randwrite --bsrange=4k-16k --iodepth=32 --size="${megabytes}m" --offset="${megabytes}m" \
+        --rate_iops=1000 --loops="${1:-1}" &
+    writer=$!
+}
+
+kills_under_load() {
+    local kill
+    write_steadily
+    for kill in $(seq "$kills"); do
+        # The writer ends before the last kill if the machine is quick.
+        kill -0 "$writer" 2> /dev/null || { wait "$writer"; write_steadily; }
+        sleep 2
+        cluster kill 0
+        cluster osd 0
+        client rados -p data get big - | cmp - "$R/big"
+        cluster clean
+        done_with "kill -9 number $kill, restart, read, active+clean"
+    done
+    wait "$writer"
+    done_with "rbd: writer under the kills verified"
+}
+
+pg_num_is() { [ "$(json osd pool get rbd pg_num | tr -dc 0-9)" = "$1" ] && [ "$(json osd pool get rbd pgp_num | tr -dc 0-9)" = "$1" ]; }
+
+reach() { # PGs
+    local i
+    client ceph osd pool set rbd pg_num "$1" > /dev/null 2>&1
+    client ceph osd pool set rbd pgp_num "$1" > /dev/null 2>&1
+    for i in $(seq 600); do
+        ! pg_num_is "$1" || break
+        kill -0 "$writer" 2> /dev/null || { wait "$writer"; write_steadily; }
+        sleep 1
+    done
+    must "rbd has $1 PGs" pg_num_is "$1"
+    cluster clean
+    done_with "pool of $1 PGs, under load"
+}
+
+split_and_merge() {
+    write_steadily
+    reach "$pgs"
+    scrubbed
+    kill -0 "$writer" 2> /dev/null || { wait "$writer"; write_steadily; }
+    reach 8
+    wait "$writer"
+    done_with "rbd: writer under split and merge verified"
+}
+
+# What operators see is right.
+reports() {
+    json osd df > "$R/osd.df.json"
+    json df > "$R/df.json"
+    client ceph daemon "$R/osd.0.asok" perf dump > "$R/perf.json"
+    python3 - "$R" "$type" <<'PY'
+import json, sys
+r, store = sys.argv[1:]
+load = lambda name: json.load(open(f"{r}/{name}"))
+osd = load("osd.df.json")["nodes"][0]
+total = osd["kb"] * 1024
+assert 8 << 30 < total <= 10 << 30, osd
+assert osd["kb_used"] + osd["kb_avail"] == osd["kb"], osd
+assert osd["kb_used_data"] <= osd["kb_used"], osd
+pools = {p["name"]: p["stats"] for p in load("df.json")["pools"]}
+assert pools["data"]["objects"] == 2 and 5000006 <= pools["data"]["stored"] < 5100000, pools["data"]
+used = sum(p["bytes_used"] for p in pools.values())
+assert used <= osd["kb_used"] * 1024, (used, osd)
+if store == "esker":
+    counters = load("perf.json")["esker"]
+    assert counters["txc"] > 1000 and counters["ops"] > counters["txc"], counters
+    assert counters["commit_lat"]["avgcount"] > 1000, counters
+    assert counters["available_bytes"] < counters["total_bytes"], counters
+    assert load("metadata.json")["esker_version"], "metadata"
+PY
+    done_with "osd df, df, perf dump"
+}
+
+boot
+rados_objects
+rados_objects_are_there
+rados_bench
+scrubbed
+rbd_patterns
+scrubbed
+rbd_snapshots
+scrubbed
+kills_under_load
+scrubbed
+split_and_merge
+scrubbed
+rados_objects_are_there
+reports

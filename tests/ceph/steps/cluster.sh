@@ -7,7 +7,7 @@ enter_ready
 rm -rf "$SHARED/inside"
 cp -r "$HERE/inside" "$SHARED/inside"
 mkdir -p "$SHARED/run"
-kills=20 megabytes=256
-[ -z "${ESKER_QUICK:-}" ] || kills=3 megabytes=64
-inside /esker/inside/smoke.sh "${ESKER_TYPE:-esker}" "$kills" "$megabytes" ||
+kills=20 megabytes=256 pgs=64
+[ -z "${ESKER_QUICK:-}" ] || kills=3 megabytes=64 pgs=12
+inside /esker/inside/smoke.sh "${ESKER_TYPE:-esker}" "$kills" "$megabytes" "$pgs" ||
     die "see $SHARED/run/smoke-${ESKER_TYPE:-esker}"

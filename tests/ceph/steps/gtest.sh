@@ -10,11 +10,14 @@ enter_ready
 rm -rf "$SHARED/inside"
 cp -r "$HERE/inside" "$SHARED/inside"
 mkdir -p "$SHARED/run" "$SHARED/results"
-limit=${ESKER_LIMIT:-120}
+# A SyntheticMatrix of Ceph's is up to 160,000 operations, one after the other: minutes.
+limit=${ESKER_LIMIT:-1800}
 runs=("$@")
 [ ${#runs[@]} -gt 0 ] || runs=(esker-as-memstore esker-as-bluestore)
 
 left_out=$(sed -n 's/^\([^#\t][^\t]*\)\t.*/\1/p' "$HERE/not-run.txt" | paste -sd:)
+# The matrices differ in options that Esker does not look at: one of them says it all in CI.
+[ -z "${ESKER_QUICK:-}" ] || left_out+=':*SyntheticMatrixC*:*SyntheticMatrixN*:*SyntheticMatrixP*'
 failed=0
 for run in "${runs[@]}"; do
     taken=
