@@ -38,8 +38,14 @@ void EskerStore::make_counters()
 void EskerStore::refresh_perf_counters()
 {
   esker_statfs_t s;
-  if (!store || esker_statfs(store, &s) < 0)
-    return;
+  if (store && esker_statfs(store, &s) == 0)
+    set_gauges(s);
+}
+
+// Every statfs() sets them too: an OSD asks for that once a second, and dumps its counters
+// without a word to the store.
+void EskerStore::set_gauges(const esker_statfs_t& s)
+{
   logger->set(l_esker_total_bytes, s.total);
   logger->set(l_esker_available_bytes, s.available);
   logger->set(l_esker_allocated_bytes, s.allocated);

@@ -272,6 +272,7 @@ int EskerStore::statfs(store_statfs_t *to, osd_alert_list_t *alerts)
   to->data_stored = s.data_stored;
   to->omap_allocated = s.omap_allocated;
   to->internal_metadata = s.internal_metadata;
+  set_gauges(s);
   return 0;
 }
 

@@ -132,6 +132,7 @@ private:
   void call(Coll *c, std::list<Context *>& contexts);
   void fail(const char *what, int r, std::vector<Transaction>& txns);
   void make_counters();
+  void set_gauges(const esker_statfs_t& s);
   std::string stats();
   static void on_commit(void *done, int r);
 

@@ -35,7 +35,7 @@ fio_() { # image, options...
     log=$(mktemp "$R/fio.XXXXXX")
     CEPH_ARGS='' timeout 1200 fio --ioengine=rbd --clientname=admin --pool=rbd --rbdname="$image" --name=job \
         --verify=crc32c --verify_fatal=1 --randrepeat=1 --group_reporting --output="$log" "$@" > "$log.err" 2>&1 ||
-        { tail -20 "$log" "$log.err" >&2; return 1; }
+        { tail -n 20 "$log" "$log.err" >&2; return 1; }
     rm -f "$log" "$log.err"
 }
 

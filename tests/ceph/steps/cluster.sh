@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# A cluster of one OSD on Esker: tests/ceph/inside/smoke.sh says what it does.
+# A cluster of one OSD on Esker: tests/ceph/inside/smoke.sh says what it does, and which parts
+# it has: cluster.sh [PART...]
 . "$(dirname "$0")/../lib.sh"
 
 enter_ready
@@ -9,5 +10,5 @@ cp -r "$HERE/inside" "$SHARED/inside"
 mkdir -p "$SHARED/run"
 kills=20 megabytes=256 pgs=64
 [ -z "${ESKER_QUICK:-}" ] || kills=3 megabytes=64 pgs=12
-inside /esker/inside/smoke.sh "${ESKER_TYPE:-esker}" "$kills" "$megabytes" "$pgs" ||
+inside /esker/inside/smoke.sh "${ESKER_TYPE:-esker}" "$kills" "$megabytes" "$pgs" "$@" ||
     die "see $SHARED/run/smoke-${ESKER_TYPE:-esker}"
