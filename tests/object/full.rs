@@ -364,3 +364,44 @@ fn overwrites_of_clones_fill_a_store_and_go() {
         "{again} of {objects} objects"
     );
 }
+
+/// Objects as large as a segment took two segments each: one extent filled the first, the few
+/// blocks that its records left no room for began the second, and the next object's first
+/// extent did not fit behind them. Half of every segment stayed unused, and 4 MiB writes of an
+/// OSD wrote three times their bytes to a file. An extent is a sixteenth of a segment now.
+#[test]
+fn objects_as_large_as_a_segment_leave_no_half_empty_segments() {
+    const SEGMENT: u64 = 256 << 10;
+    for writers in [1, 4] {
+        let device = Arc::new(SimulatedDevice::new(64 << 20, 512).without_crashes());
+        let layout = options().segment_bytes(SEGMENT);
+        let store = ObjectStore::create_on(device.clone(), &layout).unwrap();
+        let mut tx = Transaction::new();
+        tx.create_collection(PG, 0);
+        commit(&store, tx).unwrap();
+        let objects = 96;
+        std::thread::scope(|scope| {
+            for writer in 0..writers {
+                let store = &store;
+                scope.spawn(move || {
+                    let mut random = Random::new(seed() + writer);
+                    for number in (writer..objects).step_by(writers as usize) {
+                        let mut tx = Transaction::new();
+                        let bytes = random.bytes(SEGMENT as usize);
+                        tx.write(PG, &object(number), 0, [bytes]);
+                        commit(store, tx).unwrap();
+                    }
+                });
+            }
+        });
+        let stats = store.store().stats();
+        assert_eq!(stats.objects.allocated_bytes, objects * SEGMENT);
+        let segments = stats.segments.open + stats.segments.sealed;
+        let most = objects + objects / 6 + stats.segments.open;
+        assert!(
+            segments <= most,
+            "{segments} segments of data, {writers} writers: {stats:?}"
+        );
+        store.close().unwrap();
+    }
+}

@@ -1,8 +1,8 @@
 //! The records of a plan's effects, made before any lock is taken.
 
 use crate::format::{
-    COMMIT_STREAM, Kind, LengthCode, RecordFields, content_hash, extent_key, extent_value,
-    payload_checksum, record_length,
+    COMMIT_STREAM, Geometry, Kind, LengthCode, RecordFields, content_hash, extent_key,
+    extent_value, payload_checksum, record_length,
 };
 use crate::log::{self, Log, NewRecord, Purpose, Room, max_payload};
 use crate::{Error, Result};
@@ -34,6 +34,13 @@ pub(super) struct Prepared<'p> {
     pub(super) first: u32,
     pub(super) checksums: Vec<u32>,
     pub(super) exponent: u8,
+}
+
+/// The most payload of one extent. What does not fit in the rest of a segment leaves it unused,
+/// and objects are often as large as a segment, so an extent is a small part of one.
+fn largest_extent(geometry: &Geometry) -> u64 {
+    let most = u64::from(max_payload(geometry)).min(geometry.segment_bytes / 16);
+    (most / BLOCK_BYTES * BLOCK_BYTES).max(BLOCK_BYTES)
 }
 
 /// Takes prepared records off the list, one effect after another.
@@ -196,7 +203,7 @@ impl Objects {
                         id: ids[*work],
                         parts,
                         stored_bytes: log.geometry().round_to_block(*stored_bytes),
-                        largest: u64::from(max_payload(log.geometry())) / BLOCK_BYTES * BLOCK_BYTES,
+                        largest: largest_extent(log.geometry()),
                     };
                     for mut prepared in extents.split(*first, unit_bytes)? {
                         prepared.head = head;
