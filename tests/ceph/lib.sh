@@ -75,6 +75,15 @@ enter_ready() {
     mounted "$ROOT/esker" || mount --bind "$SHARED" "$ROOT/esker"
 }
 
+# The chroot, with the plugin and the scenarios in it.
+in_place() {
+    enter_ready
+    [ -e "$SHARED/plugin/libesker_hook.so" ] || die "no plugin: run '$HERE/run plugin' first"
+    mkdir -p "$SHARED/inside" "$SHARED/run" "$SHARED/results"
+    # Over what is there: a scenario may be running.
+    cp --remove-destination "$HERE"/inside/* "$SHARED/inside/"
+}
+
 # Runs a command in the chroot.
 inside() {
     chroot "$ROOT" /usr/bin/env LC_ALL=C.UTF-8 PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root "$@"

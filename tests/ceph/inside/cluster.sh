@@ -1,20 +1,24 @@
 #!/usr/bin/env bash
 # A mon, a mgr and OSDs on loopback, inside the chroot.
 #
-#   cluster.sh start NAME TYPE [OSDS]    TYPE: esker, bluestore, memstore
+#   cluster.sh start NAME TYPE...        an OSD of each type: esker, bluestore, memstore
 #   cluster.sh osd NAME N                starts OSD N again
 #   cluster.sh kill NAME N               kill -9 of OSD N
+#   cluster.sh down NAME N               stops OSD N as an operator would
+#   cluster.sh replace NAME N TYPE       kill -9 of OSD N, and a new one of its number
 #   cluster.sh stop NAME
 #   cluster.sh clean NAME                waits until every PG is active+clean
 #   cluster.sh scrub NAME                deep scrub of every PG; fails if one is not clean
 #
-# Everything is in /esker/run/NAME. No authentication. PORT is the mon's.
+# Everything is in /esker/run/NAME. No authentication. PORT is the mon's. BLOCK is the size of
+# an OSD; those whose numbers are in LOOPS ("1 2") are on loop devices, the others on files.
 set -euo pipefail
 command=$1
 name=$2
 R=/esker/run/$name
 C=(-c "$R/ceph.conf")
 PORT=${PORT:-41300}
+BLOCK=${BLOCK:-10737418240}
 
 quietly() { timeout 60 "$@" >/dev/null 2>&1; }
 ceph_() { timeout 60 ceph "${C[@]}" "$@" 2>/dev/null; }
@@ -53,6 +57,14 @@ make_osd() { # number, type
     local uuid folder=$R/osd.$1
     uuid=$(cat /proc/sys/kernel/random/uuid)
     mkdir -p "$folder"
+    case " ${LOOPS:-} " in
+        *" $1 "*)
+            drop_loop "$1"
+            truncate -s "$BLOCK" "$R/disk.$1"
+            losetup -f --show "$R/disk.$1" > "$R/loop.$1"
+            ln -s "$(cat "$R/loop.$1")" "$folder/block"
+            ;;
+    esac
     # The option is an enum without us; this file is looked at first.
     [ "$2" != esker ] || echo esker > "$folder/type"
     quietly ceph "${C[@]}" osd new "$uuid"
@@ -60,9 +72,14 @@ make_osd() { # number, type
         { tail -20 "$R/mkfs.$1.out" >&2; return 1; }
 }
 
-configure() { # type, OSDs
-    local store=$1
-    [ "$store" != esker ] || store=seastore
+drop_loop() { # number
+    [ ! -e "$R/loop.$1" ] || losetup -d "$(cat "$R/loop.$1")" || true
+    rm -f "$R/loop.$1" "$R/disk.$1"
+}
+
+configure() { # types...
+    local n=0 type size=2
+    [ $# -gt 1 ] || size=1
     cat > "$R/ceph.conf" <<X
 [global]
 fsid = $(cat /proc/sys/kernel/random/uuid)
@@ -77,7 +94,7 @@ admin socket = $R/\$name.asok
 log file = $R/\$name.log
 pid file = $R/\$name.pid
 ms bind ipv6 = false
-osd pool default size = $2
+osd pool default size = $size
 osd pool default min size = 1
 osd pool default pg num = 16
 osd pool default pgp num = 16
@@ -100,9 +117,8 @@ mgr tick period = 1
 mgr debug aggressive pg num changes = true
 [osd]
 osd data = $R/\$name
-osd objectstore = $store
 osd memory target = ${MEMORY:-2147483648}
-bluestore block size = ${BLOCK:-10737418240}
+bluestore block size = $BLOCK
 # A virtual disk may call itself rotational, which turns deferred writes on.
 bluestore debug enforce settings = ssd
 memstore device bytes = 8589934592
@@ -123,6 +139,12 @@ log file = /dev/null
 admin socket =
 rbd cache = false
 X
+    for type in "$@"; do
+        # The option does not know us; the file `type` of the OSD's folder is looked at first.
+        [ "$type" != esker ] || type=seastore
+        printf '[osd.%d]\nosd objectstore = %s\n' "$n" "$type" >> "$R/ceph.conf"
+        n=$((n + 1))
+    done
 }
 
 stop_all() {
@@ -133,6 +155,26 @@ stop_all() {
         until_true 20 "$who gone" bash -c "! kill -0 $pid 2>/dev/null" || kill -9 "$pid" 2>/dev/null || true
         rm -f "$R/$who.mypid"
     done
+    for n in 0 1 2; do
+        drop_loop "$n"
+    done
+}
+
+# An operator's way: the daemon has a while to write what it wants to.
+stop_osd() {
+    local pid
+    pid=$(cat "$R/osd.$1.mypid")
+    kill "$pid"
+    until_true 60 "osd.$1 gone" bash -c "! kill -0 $pid 2>/dev/null"
+    rm -f "$R/osd.$1.mypid"
+    quietly ceph "${C[@]}" osd down "$1" || true
+}
+
+kill_osd() {
+    kill -9 "$(cat "$R/osd.$1.mypid")"
+    rm -f "$R/osd.$1.mypid"
+    # The mon would wait for a grace period before it believes it.
+    quietly ceph "${C[@]}" osd down "$1" || true
 }
 
 all_clean() {
@@ -156,11 +198,10 @@ scrubbed_since() { # file of old stamps
 
 case $command in
 start)
-    type=$3
-    osds=${4:-1}
+    types=("${@:3}")
     rm -rf "$R"
     mkdir -p "$R/mon" "$R/mgr"
-    configure "$type" "$osds"
+    configure "${types[@]}"
     fsid=$(awk '/^fsid/ { print $3 }' "$R/ceph.conf")
     quietly ceph-authtool -C "$R/mon.keyring" --gen-key -n mon. --cap mon 'allow *'
     quietly monmaptool --create --fsid "$fsid" --addv a "[v2:127.0.0.1:$PORT]" "$R/monmap"
@@ -168,17 +209,20 @@ start)
     daemon mon "" ceph-mon -i a
     until_true 60 "mon answers" mon_answers
     daemon mgr "" ceph-mgr -i x
-    for n in $(seq 0 $((osds - 1))); do
-        make_osd "$n" "$type"
+    for n in "${!types[@]}"; do
+        make_osd "$n" "${types[n]}"
         start_osd "$n"
     done
     ;;
 osd) start_osd "$3" ;;
-kill)
-    kill -9 "$(cat "$R/osd.$3.mypid")"
-    rm -f "$R/osd.$3.mypid"
-    # The mon would wait for a grace period before it believes it.
-    quietly ceph "${C[@]}" osd down "$3" || true
+kill) kill_osd "$3" ;;
+down) stop_osd "$3" ;;
+replace)
+    kill_osd "$3"
+    quietly ceph "${C[@]}" osd purge "$3" --yes-i-really-mean-it
+    rm -rf "$R/osd.$3"
+    make_osd "$3" "$4"
+    start_osd "$3"
     ;;
 stop) stop_all ;;
 clean) until_true "${4:-120}" "all PGs active+clean" all_clean ;;

@@ -8,4 +8,8 @@ for pid in "$SHARED"/run/*/*.mypid; do
     ! tr '\0' ' ' < "/proc/$(cat "$pid")/cmdline" 2>/dev/null | grep -q "/esker/run/" || kill -9 "$(cat "$pid")"
     rm -f "$pid"
 done
+for loop in "$SHARED"/run/*/loop.*; do
+    [ ! -e "$loop" ] || losetup -d "$(cat "$loop")" || true
+    rm -f "$loop"
+done
 leave

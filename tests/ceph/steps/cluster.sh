@@ -3,11 +3,7 @@
 # it has: cluster.sh [PART...]
 . "$(dirname "$0")/../lib.sh"
 
-enter_ready
-[ -e "$SHARED/plugin/libesker_hook.so" ] || die "no plugin: run '$HERE/run plugin' first"
-rm -rf "$SHARED/inside"
-cp -r "$HERE/inside" "$SHARED/inside"
-mkdir -p "$SHARED/run"
+in_place
 kills=20 megabytes=256 pgs=64
 [ -z "${ESKER_QUICK:-}" ] || kills=3 megabytes=64 pgs=12
 inside /esker/inside/smoke.sh "${ESKER_TYPE:-esker}" "$kills" "$megabytes" "$pgs" "$@" ||

@@ -5,11 +5,7 @@
 # tests/ceph/not-run.txt names the tests that are left out when it is taken for bluestore.
 . "$(dirname "$0")/../lib.sh"
 
-enter_ready
-[ -e "$SHARED/plugin/libesker_hook.so" ] || die "no plugin: run '$HERE/run plugin' first"
-rm -rf "$SHARED/inside"
-cp -r "$HERE/inside" "$SHARED/inside"
-mkdir -p "$SHARED/run" "$SHARED/results"
+in_place
 # A SyntheticMatrix of Ceph's is up to 160,000 operations, one after the other: minutes.
 limit=${ESKER_LIMIT:-1800}
 runs=("$@")

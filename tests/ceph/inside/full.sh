@@ -1,0 +1,65 @@
+#!/usr/bin/env bash
+# An OSD of 1.5 GiB is filled until the cluster calls it full: full.sh TYPE
+#
+# Writers must be stopped by the ratios, not by the store; what was written must be there; what
+# is removed must make room; and all of it again, after a kill.
+set -euo pipefail
+type=$1
+name=full-$type
+. "$(dirname "$0")/common.sh"
+trap at_exit EXIT
+export BLOCK=1610612736
+
+is_full() { json health detail | grep -q OSD_FULL; }
+is_not_full() { ! json health detail | grep -q 'OSD_FULL\|OSD_NEARFULL\|OSD_BACKFILLFULL'; }
+waited_for() { # seconds, what, command...
+    local until=$((SECONDS + $1)) what=$2
+    shift 2
+    until "$@"; do
+        must "$what" test "$SECONDS" -lt "$until"
+        sleep 1
+    done
+}
+
+fill() { # prefix
+    # A full cluster holds writers up; this one gives up when it has been for a while.
+    timeout 600 rados -p data bench 600 write -b 1048576 -t 8 --no-cleanup --run-name "$1" > "$R/bench.$1" 2>&1 &
+    local writer=$!
+    waited_for 300 "the cluster calls the OSD full" is_full
+    kill "$writer"
+    wait "$writer" || true
+    used=$(json osd df | sed 's/.*"nodes":\[{[^}]*"utilization":\([0-9.]*\).*/\1/')
+    must "full at 95% and not long after, not at $used" test "${used%%.*}" -ge 94 -a "${used%%.*}" -le 99
+    done_with "full at $used%"
+}
+
+# Objects are gone, and with them what they took.
+empty() {
+    client rados -p data ls | grep -v '^kept' > "$R/all" || true
+    must "there are objects" test "$(wc -l < "$R/all")" -gt 100
+    xargs -n 200 timeout 120 rados -p data --force-full rm < "$R/all"
+    waited_for 120 "removals make room" is_not_full
+    done_with "removed, not full any more"
+}
+
+cluster start "$type"
+make_pool data 8 test
+cluster clean
+head -c 3000000 /dev/urandom > "$R/kept"
+client rados -p data put kept "$R/kept"
+done_with "one OSD of 1.5 GiB, active+clean"
+fill one
+client rados -p data get kept - | cmp - "$R/kept"
+cluster kill 0
+cluster osd 0
+client rados -p data get kept - | cmp - "$R/kept"
+done_with "killed and started while full"
+cluster scrub
+done_with "deep scrub clean, full"
+empty
+fill two
+empty
+client rados -p data put again "$R/kept"
+client rados -p data get again - | cmp - "$R/kept"
+cluster scrub
+done_with "deep scrub clean"
