@@ -34,9 +34,10 @@ fio_() { # image, options...
     shift
     log=$(mktemp "$R/fio.XXXXXX")
     CEPH_ARGS='' timeout 1200 fio --ioengine=rbd --clientname=admin --pool=rbd --rbdname="$image" --name=job \
-        --verify=crc32c --verify_fatal=1 --randrepeat=1 --group_reporting --output="$log" "$@" > "$log.err" 2>&1 ||
-        { tail -n 20 "$log" "$log.err" >&2; return 1; }
-    rm -f "$log" "$log.err"
+        --verify=crc32c --verify_fatal=1 --randrepeat=1 --group_reporting --output="$log" "$@" > "$log.err" 2>&1 &
+    echo $! > "$log.pid"
+    wait $! || { tail -n 20 "$log" "$log.err" >&2; return 1; }
+    rm -f "$log" "$log.err" "$log.pid"
 }
 
 sum_of() { # what `rbd export` takes
@@ -50,7 +51,10 @@ scrubbed() {
 
 # On the way out: stop, and say where a failure left its traces.
 at_exit() {
-    local code=$?
+    local code=$? pid
+    for pid in "$R"/fio.*.pid; do
+        [ ! -e "$pid" ] || kill "$(cat "$pid")" 2> /dev/null || true
+    done
     "$here/cluster.sh" stop "$name" || true
     exit "$code"
 }

@@ -38,7 +38,7 @@ everything_is_there() {
 }
 
 write_meanwhile() {
-    fio_ image --rw=randwrite --bsrange=4k-64k --iodepth=8 --size="${megabytes}m" --rate_iops=150 &
+    fio_ image --rw=randwrite --bs=16k --iodepth=8 --size="${megabytes}m" --rate_iops=400 &
     writer=$!
 }
 
