@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
-# An OSD of 1.5 GiB is filled until the cluster calls it full: full.sh TYPE
+# An OSD of 4 GiB is filled until the cluster calls it full: full.sh TYPE
 #
 # Writers must be stopped by the ratios, not by the store; what was written must be there; what
-# is removed must make room; and all of it again, after a kill.
+# is removed must make room; and all of it again, after a kill. An OSD looks at its space once
+# a second, so it must not be too small for the pace of the writer.
 set -euo pipefail
 type=$1
 name=full-$type
 . "$(dirname "$0")/common.sh"
 trap at_exit EXIT
-export BLOCK=1610612736
+export BLOCK=4294967296
 
 is_full() { json health detail | grep -q OSD_FULL; }
 is_not_full() { ! json health detail | grep -q 'OSD_FULL\|OSD_NEARFULL\|OSD_BACKFILLFULL'; }
@@ -23,12 +24,14 @@ waited_for() { # seconds, what, command...
 
 fill() { # prefix
     # A full cluster holds writers up; this one gives up when it has been for a while.
-    timeout 600 rados -p data bench 600 write -b 1048576 -t 8 --no-cleanup --run-name "$1" > "$R/bench.$1" 2>&1 &
+    timeout 600 rados -p data bench 600 write -b 1048576 -t 1 --no-cleanup --run-name "$1" > "$R/bench.$1" 2>&1 &
     local writer=$!
     waited_for 300 "the cluster calls the OSD full" is_full
     kill "$writer"
     wait "$writer" || true
-    used=$(json osd df | sed 's/.*"nodes":\[{[^}]*"utilization":\([0-9.]*\).*/\1/')
+    # The mgr's figures come a little later.
+    sleep 8
+    used=$(json osd df | sed -n 's/.*"kb_avail":[0-9]*,"utilization":\([0-9.]*\),"var".*/\1/p')
     must "full at 95% and not long after, not at $used" test "${used%%.*}" -ge 94 -a "${used%%.*}" -le 99
     done_with "full at $used%"
 }
@@ -47,7 +50,7 @@ make_pool data 8 test
 cluster clean
 head -c 3000000 /dev/urandom > "$R/kept"
 client rados -p data put kept "$R/kept"
-done_with "one OSD of 1.5 GiB, active+clean"
+done_with "one OSD of 4 GiB, active+clean"
 fill one
 client rados -p data get kept - | cmp - "$R/kept"
 cluster kill 0
