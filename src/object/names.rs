@@ -192,9 +192,10 @@ impl Names {
         });
     }
 
-    /// Bytes of DRAM.
+    /// Bytes of DRAM below the struct.
     pub(crate) fn memory_bytes(&self) -> u64 {
-        self.map.memory_bytes() as u64 + self.by_id_bytes + 64 * self.wide.len() as u64
+        let map = self.map.memory_bytes() - size_of::<OrderedMap>();
+        map as u64 + self.by_id_bytes + 64 * self.wide.len() as u64
     }
 
     /// Calls with the compact names of a hash in the pools that objects of the space are of.
