@@ -199,6 +199,10 @@ scrubbed_since() { # file of old stamps
 case $command in
 start)
     types=("${@:3}")
+    if (exec 3<> "/dev/tcp/127.0.0.1/$PORT") 2> /dev/null; then
+        echo "port $PORT is taken: another cluster?" >&2
+        exit 1
+    fi
     rm -rf "$R"
     mkdir -p "$R/mon" "$R/mgr"
     configure "${types[@]}"

@@ -191,7 +191,7 @@ reports() {
         ! reports_are_right || { done_with "osd df, df, perf dump"; return; }
         sleep 2
     done
-    tail -n 1 "$R/reports.err" >&2
+    tail -n 4 "$R/reports.err" >&2
     must "osd df, df and perf dump are right" false
 }
 

@@ -34,7 +34,7 @@ command_of() { # suite
 
 [ ${#suites[@]} -gt 0 ] || suites=(
     api_{io,aio,list,lock,misc,stat,snapshots,c_read_operations,c_write_operations,watch_notify}
-    api_{io,aio,list,lock,misc,stat,snapshots,watch_notify}_pp
+    api_{io,aio,lock,misc,stat,snapshots,watch_notify}_pp
     cls_{rbd,lock,log,refcount,numops,cmpomap,queue,journal,cas,hello,sdk}
     model fsx librbd
 )
