@@ -35,7 +35,7 @@ pub const NO_GENERATION: u64 = u64::MAX;
 pub const NO_SHARD: i8 = -1;
 
 /// Bytes of a sort key before the first text: flag, shard, pool, reversed hash.
-const PREFIX_BYTES: usize = 14;
+pub(super) const PREFIX_BYTES: usize = 14;
 const MAX_KEY: [u8; 1] = [1];
 
 /// The name of an object: Ceph's `ghobject_t`.

@@ -12,11 +12,13 @@ use std::ops::Bound;
 
 use crate::index::OrderedMap;
 
-use super::name::{NO_SHARD, ObjectName, compact, expand, reversed_hash_of};
+use super::name::{NO_SHARD, ObjectName, PREFIX_BYTES, compact, expand, reversed_hash_of};
 use super::{ObjectId, SpaceId};
 
 /// Names of one hash that are walked to find one of them: some 10 us.
 const CROWD: usize = if cfg!(test) { 8 } else { 1024 };
+/// Bytes of a sort key before the reversed hash.
+const USUAL_BYTES: usize = PREFIX_BYTES - size_of::<u32>();
 /// Pool of the objects of `meta`.
 const META_POOL: i64 = -1;
 
@@ -28,7 +30,9 @@ const BY_ID_BYTES: u64 = 72;
 
 /// See the module.
 pub(crate) struct Names {
-    space: SpaceId,
+    /// How the sort keys begin that are of the shard and a pool of the space: its own, and that
+    /// of its temporary objects.
+    usual: [[u8; USUAL_BYTES]; 2],
     /// From the compact form of a sort key to the word of an id.
     map: OrderedMap,
     /// Ids that do not fit in a word.
@@ -52,8 +56,17 @@ pub(crate) enum Found {
 
 impl Names {
     pub(crate) fn new(space: SpaceId) -> Self {
+        let (shard, pool) = match space.kind {
+            0 => (NO_SHARD, META_POOL),
+            _ => (space.shard, space.pool),
+        };
+        let temporary = (-2_i64).checked_sub(pool).unwrap_or(pool);
+        let usual = [pool, temporary].map(|pool| {
+            let (start, _) = ObjectName::hash_range(shard, pool, 0, 0);
+            start.first_chunk().copied().unwrap_or_default()
+        });
         Self {
-            space,
+            usual,
             map: OrderedMap::default(),
             wide: BTreeMap::new(),
             next_wide: WIDE,
@@ -93,11 +106,9 @@ impl Names {
     /// Gives an object a name while records are replayed: another may have it, which is to be
     /// removed or renamed yet.
     pub(crate) fn claim(&mut self, key: &[u8], id: ObjectId) {
-        match self.find(key) {
-            None => {
-                self.insert(key, id);
-            }
-            Some(_) => self.keep(key, id),
+        if let Some(owner) = self.insert(key, id) {
+            self.insert(key, owner);
+            self.keep(key, id);
         }
     }
 
@@ -201,9 +212,8 @@ impl Names {
     /// Calls with the compact names of a hash in the pools that objects of the space are of.
     fn each_of_hash(&self, hash: u32, call: &mut dyn FnMut(&[u8], u64) -> bool) {
         let mut goes_on = true;
-        for pool in self.pools() {
-            let name = ObjectName::new(pool, hash.reverse_bits(), []).with_shard(self.shard());
-            let (first, _) = ObjectName::hash_range(name.shard(), pool, 32, name.hash());
+        for prefix in &self.usual {
+            let first = [&prefix[..], &hash.to_be_bytes()].concat();
             let from = (Bound::Included(&*first), Bound::Unbounded);
             self.map.visit(from, &mut |key, word| {
                 let is_of_hash = key.starts_with(&first);
@@ -216,31 +226,9 @@ impl Names {
         }
     }
 
-    fn shard(&self) -> i8 {
-        match self.space.kind {
-            0 => NO_SHARD,
-            _ => self.space.shard,
-        }
-    }
-
-    /// The pool of the space's objects, and that of its temporary ones.
-    fn pools(&self) -> impl Iterator<Item = i64> + use<> {
-        let pool = match self.space.kind {
-            0 => META_POOL,
-            _ => self.space.pool,
-        };
-        let temporary = (-2_i64).checked_sub(pool).filter(|other| *other != pool);
-        [pool].into_iter().chain(temporary)
-    }
-
     /// Whether a name is of the shard and a pool of the space.
     fn is_usual(&self, key: &[u8]) -> bool {
-        self.pools().any(|pool| {
-            let (first, _) = ObjectName::hash_range(self.shard(), pool, 32, 0);
-            // All of the prefix but the hash.
-            let before = first.len() - size_of::<u32>();
-            key.starts_with(&first[..before])
-        })
+        self.usual.iter().any(|prefix| key.starts_with(prefix))
     }
 
     fn keep(&mut self, key: &[u8], id: ObjectId) {
