@@ -258,6 +258,33 @@ fn empty_objects_fill_a_store_and_go() {
     });
 }
 
+/// Data does not take what records need: who removes objects of a full store, and an OSD that
+/// starts on one, sets attributes and omap keys first.
+#[test]
+fn records_go_on_where_data_is_refused() {
+    let mut random = Random::new(seed());
+    let device = Arc::new(SimulatedDevice::new(12 << 20, 512).without_crashes());
+    let store = new_store(&device);
+    let add: Add = |random, object, tx| {
+        let bytes = random.bytes(4096);
+        tx.write(PG, object, 0, [bytes]);
+    };
+    let objects = fill(&store, &mut random, add, 10_000);
+    for number in 0..50 {
+        let mut tx = Transaction::new();
+        let entries = (0..5).map(|n| (format!("log {number} {n}"), vec![n as u8; 200]));
+        tx.setattr(PG, &object(number), "_", vec![1; 293])
+            .touch(PG, &object(objects))
+            .omap_setkeys(PG, &object(objects), entries.collect::<Vec<_>>());
+        commit(&store, tx).unwrap_or_else(|error| panic!("transaction {number}: {error:?}"));
+    }
+    let mut tx = Transaction::new();
+    tx.write(PG, &object(objects), 0, [random.bytes(4096)]);
+    assert!(matches!(commit(&store, tx), Err(Error::NoSpace { .. })));
+    empty(&store, objects + 1, 0, &mut random);
+    assert_empty(&store, "all removed");
+}
+
 /// Overwrites of a full store go on, and so do removals of keys and parts.
 #[test]
 fn overwrites_of_a_full_store_go_on() {

@@ -19,6 +19,9 @@ use super::prepare::Cursor;
 
 /// Images may grow until this part of the capacity is all that may be used.
 const USABLE_LEAST_PART: u64 = 8;
+/// So much of what is usable is not for payload: who removes objects, and an OSD that starts on a
+/// full store, must write records of their own, and cleaning gains little there.
+const NO_PAYLOAD_PART: u64 = 32;
 /// What a node and an omap key take in an image beside their names and values, about.
 const NODE_BYTES: u64 = 256;
 const OMAP_KEY_BYTES: u64 = 24;
@@ -56,8 +59,15 @@ impl Objects {
         // Most often there is room for more than images can grow by.
         let most =
             cursor.record_bytes(log) + self.clone_bytes(plan, ids) + NODE_BYTES * ids.len() as u64;
-        let usable = log.usable_bytes(self.all_images(most));
-        if live <= usable && usable >= least && !is_limited {
+        let usable = |growth| {
+            let usable = log.usable_bytes(self.all_images(growth));
+            match cursor.payload_bytes() {
+                0 => usable,
+                _ => usable - usable / NO_PAYLOAD_PART,
+            }
+        };
+        let usable_then = usable(most);
+        if live <= usable_then && usable_then >= least && !is_limited {
             return Ok(());
         }
         if new_bytes == 0 && growth <= 0 {
@@ -68,7 +78,7 @@ impl Objects {
                 what: "memory limit",
             });
         }
-        let usable = log.usable_bytes(self.all_images(growth.max(0) as u64));
+        let usable = usable(growth.max(0) as u64);
         let freed = self.freed_bytes(plan, ids);
         let fits = live - freed.min(live) <= usable && (growth <= 0 || usable >= least);
         if fits || (growth <= 0 && freed >= new_bytes) {
