@@ -36,11 +36,14 @@ pub(super) struct Prepared<'p> {
     pub(super) exponent: u8,
 }
 
+/// An extent of as many bytes costs little beside its payload.
+const LARGE_EXTENT_BYTES: u64 = 32 << 10;
+
 /// The most payload of one extent. What does not fit in the rest of a segment leaves it unused,
 /// and objects are often as large as a segment, so an extent is a small part of one.
 fn largest_extent(geometry: &Geometry) -> u64 {
-    let most = u64::from(max_payload(geometry)).min(geometry.segment_bytes / 16);
-    (most / BLOCK_BYTES * BLOCK_BYTES).max(BLOCK_BYTES)
+    let part = (geometry.segment_bytes / 16).max(LARGE_EXTENT_BYTES);
+    u64::from(max_payload(geometry)).min(part) / BLOCK_BYTES * BLOCK_BYTES
 }
 
 /// Takes prepared records off the list, one effect after another.
