@@ -14,12 +14,13 @@ use crate::format::{
     Address, COMMIT_STREAM, Class, Extent, FrameHeader, Geometry, HEAD_COUNT, Kind, LengthCode,
     RecordFields, SegmentHeader, SegmentId, Seqno, first_record_offset,
 };
-use crate::sync::{Arc, MODEL};
+use crate::sync::Arc;
 
 use super::frame::{Frame, Head};
 use super::image_room::ImageRoom;
 use super::payload::{Payload, Size, payload_bytes};
-use super::policy::{SurvivorRoom, slack_segments, survivor_room};
+use super::policy::{SurvivorRoom, survivor_room};
+use super::reserve::Reserve;
 use super::segments::{SegmentTable, State};
 
 /// Who appends: decides how much of the reserve may be used.
@@ -33,17 +34,6 @@ pub(crate) enum Purpose {
     Counted,
     /// The cleaner's survivor: may use everything.
     Survivor,
-}
-
-/// Free segments that are kept from each purpose. The cleaner must always find room to
-/// empty one more segment (D9), images must find room (D10a), and deletes must work on a
-/// full store.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Reserve {
-    /// For the cleaner: kept from everyone else.
-    pub(crate) cleaner: usize,
-    /// For deletes: kept from puts, besides the rest.
-    pub(crate) deletes: usize,
 }
 
 /// There is no free segment for this purpose now.
@@ -88,12 +78,12 @@ pub(crate) struct Group {
 /// State behind the appender's lock.
 pub(crate) struct Appender {
     pub(super) geometry: Geometry,
-    table: Arc<SegmentTable>,
+    pub(super) table: Arc<SegmentTable>,
     epoch: u64,
     pub(super) reserve: Reserve,
     pub(super) next_seqno: Seqno,
     next_group: u64,
-    clock: u64,
+    pub(super) clock: u64,
     pub(super) heads: [Head; HEAD_COUNT],
     /// Frames of this group whose heads moved on to another segment.
     closed: Vec<Frame>,
@@ -118,11 +108,11 @@ pub(crate) struct Appender {
     /// Somebody asks the flusher for a commit.
     commit_wanted: bool,
     /// Segments kept from puts besides the reserve, because commits are slow.
-    slack: usize,
+    pub(super) slack: usize,
     /// Smoothed time of a commit.
-    commit_time: Duration,
+    pub(super) commit_time: Duration,
     /// There was nothing to gain: no slack before this clock.
-    no_slack_before: u64,
+    pub(super) no_slack_before: u64,
     /// Groups written, and commits of the flusher that had nothing to write.
     rounds: u64,
     /// Headers of checkpoint segments that the next group writes.
@@ -140,9 +130,6 @@ pub(crate) struct Appender {
 const SPARE_BUFFERS: usize = 2 * HEAD_COUNT;
 /// A spare buffer larger than this is given back to the allocator.
 const SPARE_BUFFER_BYTES: usize = 4 << 20;
-/// Without slack for as much of the capacity, after there was nothing to gain.
-const NO_SLACK_SHARE: u64 = 64;
-
 /// Where recovery left the counters.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Start {
@@ -290,68 +277,6 @@ impl Appender {
     /// The leader waits until this many writers have joined; 0 when it does not.
     pub(crate) fn gather_for(&mut self, writers: u64) {
         self.gathering = writers;
-    }
-
-    /// A commit took so long: the cleaner gets the segments it fills meanwhile.
-    pub(crate) fn commit_took(&mut self, time: Duration) {
-        self.commit_time = (self.commit_time * 7 + time) / 8;
-        let spare = self
-            .geometry
-            .capacity
-            .saturating_sub(self.table.live_total())
-            / self.geometry.segment_bytes;
-        // Models have no clock.
-        let none = MODEL || self.clock < self.no_slack_before;
-        self.slack = if none {
-            0
-        } else {
-            slack_segments(self.commit_time, spare) as usize
-        };
-    }
-
-    /// Segments kept from puts besides the reserve.
-    pub(crate) fn slack(&self) -> usize {
-        self.slack
-    }
-
-    /// Gives puts what was kept from them besides the reserve; false when it was nothing.
-    pub(crate) fn drop_slack(&mut self) -> bool {
-        let dropped = std::mem::take(&mut self.slack) > 0;
-        if dropped {
-            self.no_slack_before = self.clock + self.geometry.capacity / NO_SLACK_SHARE;
-        }
-        dropped
-    }
-
-    /// Free segments kept from a purpose, of a caller who makes images larger by `growth`
-    /// bytes. Between what the cleaner and what callers get is the room for images.
-    pub(super) fn floor(&self, purpose: Purpose, growth: u64) -> usize {
-        let images = match self.reserve.cleaner {
-            // Models have no reserve.
-            0 => 0,
-            _ => self
-                .image_room
-                .segments(growth, self.geometry.segment_bytes),
-        };
-        match purpose {
-            Purpose::User => self.reserve.cleaner + images + self.reserve.deletes,
-            Purpose::Delete => self.reserve.cleaner + images,
-            Purpose::Counted | Purpose::Survivor => 0,
-        }
-    }
-
-    /// What images take and what is kept for them, as a checkpoint or an open found it.
-    pub(crate) fn set_image_room(&mut self, room: ImageRoom) {
-        self.image_room.replace(room);
-    }
-
-    pub(crate) fn image_room(&self) -> ImageRoom {
-        self.image_room
-    }
-
-    /// A caller's transaction, just appended, makes images larger by so many bytes.
-    pub(crate) fn images_grow(&mut self, bytes: u64) {
-        self.image_room.grow(bytes);
     }
 
     /// Appends a record to the group being filled.

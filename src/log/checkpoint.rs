@@ -15,9 +15,9 @@ use crate::format::{
 use crate::sync::{MutexGuard, Ordering};
 use crate::{Error, Result};
 
-use super::image_room::Sizes;
+use super::image_room::{ImageRoom, Sizes};
 use super::recovery::{Found, header_of};
-use super::{Counters, ImageRoom, Log, Owner, RESERVE, Start, State, Wait};
+use super::{Counters, Log, Owner, RESERVE, Start, State, Wait};
 
 /// Partitions imaged between two roots: fewer make replay shorter by a little, more make
 /// roots cheaper.
@@ -178,7 +178,7 @@ impl Log {
                     let latest = due_at.max(appended.saturating_sub(interval));
                     self.checkpoint.lock().imaged_at_bytes = latest;
                 }
-                // After an error the cleaner asks again.
+                // An error ends it: where callers wait for room the cleaner writes images itself.
                 let left = wanted.saturating_sub(imaged);
                 self.wants_checkpoint.store(left, Ordering::Relaxed);
             } else {
@@ -338,23 +338,20 @@ impl Log {
             pieces: Vec::new(),
         };
         let mut piece = PieceBuilder::default();
-        let header = |index| PieceHeader {
+        let sequence = image.sequence;
+        let header = |before: &[Piece]| PieceHeader {
             kind: PieceKind::Image,
             partition,
-            index,
-            sequence: image.sequence,
+            index: before.len() as u32,
+            sequence,
         };
         let mut pieces = Vec::new();
         let mut bytes = 0;
         let horizon = || self.appender.lock().next_seqno();
         let lowest = owner.image(partition, &horizon, &mut |unit| {
             if piece.body_bytes() > 0 && piece.body_bytes() + unit.len() as u64 > piece.limit {
-                pieces.push(self.write_piece(
-                    state,
-                    IMAGES,
-                    &mut piece,
-                    header(pieces.len() as u32),
-                )?);
+                let header = header(&pieces);
+                pieces.push(self.write_piece(state, IMAGES, &mut piece, header)?);
             }
             if piece.body_bytes() == 0 {
                 piece.limit = self.piece_room(state, unit.len() as u64)?;
@@ -364,12 +361,8 @@ impl Log {
             Ok(())
         })?;
         if piece.body_bytes() > 0 {
-            pieces.push(self.write_piece(
-                state,
-                IMAGES,
-                &mut piece,
-                header(pieces.len() as u32),
-            )?);
+            let header = header(&pieces);
+            pieces.push(self.write_piece(state, IMAGES, &mut piece, header)?);
         }
         image.horizon = lowest;
         image.bytes = bytes;

@@ -13,7 +13,7 @@ const USED_FIFTHS: u64 = 4;
 const BEGUN_SEGMENTS: [u64; 2] = [2, 4];
 
 /// Bytes of images of operations, by their owner's estimates.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Default)]
 pub(crate) struct ImageRoom {
     /// Most that two more generations take, at any moment, beyond what they have given back.
     peak: u64,
@@ -25,7 +25,7 @@ pub(crate) struct ImageRoom {
 }
 
 /// What the images of a partition take: a new one, and those in force when they were written.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 pub(super) struct Sizes {
     pub(super) now: u64,
     pub(super) newest: u64,

@@ -366,35 +366,11 @@ impl Appender {
         2 * room.payload_records + bytes.div_ceil(gain) + 1
     }
 
-    /// Free segments kept from a purpose by another's claim, and by slack.
-    pub(super) fn held(&self, purpose: Purpose) -> usize {
-        match purpose {
-            Purpose::User => self.claimed + self.slack(),
-            Purpose::Delete | Purpose::Counted | Purpose::Survivor => 0,
-        }
-    }
-
-    /// Whether another's claim stands between a caller and its room.
-    pub(crate) fn is_held_back(&self, rooms: &[Room]) -> bool {
-        self.claimed > 0 && rooms.iter().any(|room| room.purpose == Purpose::User)
-    }
-
-    /// Keeps room for a caller from all others, if it is large and nobody has a claim.
-    pub(crate) fn claim(&mut self, rooms: &[Room]) -> bool {
+    /// Fresh segments that all of it takes at most.
+    pub(super) fn most_segments(&self, rooms: &[Room]) -> usize {
         let records = rooms.iter().map(|room| room.records).sum();
-        let segments: usize = by_head(rooms)
-            .map(|room| self.segments_for(&room, records))
-            .sum();
-        let is_users = rooms.iter().any(|room| room.purpose == Purpose::User);
-        let may = is_users && segments > 1 && self.claimed == 0;
-        if may {
-            self.claimed = segments;
-        }
-        may
-    }
-
-    pub(crate) fn drop_claim(&mut self) {
-        self.claimed = 0;
+        let segments = by_head(rooms).map(|room| self.segments_for(&room, records));
+        segments.sum()
     }
 }
 

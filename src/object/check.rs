@@ -424,7 +424,7 @@ impl Objects {
     }
 
     /// Test hook: says that a shared piece of an object has one reference more.
-    #[cfg(test)]
+    #[cfg(all(test, not(loom)))]
     pub(crate) fn miscount(&self, id: ObjectId) {
         let mut shard = self.table.write(id.family);
         if let Some((node, Some(references))) = shard.get_mut(id) {

@@ -198,9 +198,10 @@ impl Families {
             chunk += 1;
         }
         let found = &mut self.chunks[chunk];
-        if let (Some(number), Err(at)) = (found.number_of(family), found.search(family)) {
-            found.insert(at, number, node);
-        }
+        let (Some(number), Err(at)) = (found.number_of(family), found.search(family)) else {
+            unreachable!("each half counts from no later than its first family")
+        };
+        found.insert(at, number, node);
     }
 
     /// Takes a family of one out.

@@ -47,7 +47,7 @@ pub use transaction::Transaction;
 
 pub(crate) use check::{Referred, Wrong};
 pub(crate) use read::Seen;
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 pub(crate) use records::OmapRecord;
 pub(crate) use registry::{Registry, Slot};
 pub(crate) use salvage::Concerned;

@@ -2,6 +2,7 @@
 
 mod commit;
 mod omap_iterator;
+mod statfs;
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -9,7 +10,7 @@ use std::path::Path;
 
 use crate::device::Device;
 use crate::object::{CollectionName, ObjectId, ObjectName, Page, Seen, Slot, Transaction, listing};
-use crate::sync::{Arc, Mutex, Ordering, SharedArc};
+use crate::sync::{Arc, Mutex, SharedArc};
 use crate::{Error, Options, Result};
 
 use super::Store;
@@ -19,16 +20,13 @@ use commit::CommitState;
 pub use super::completions::Callback;
 pub use commit::Commit;
 pub use omap_iterator::OmapIterator;
+pub use statfs::Statfs;
 
 /// Names or keys, and values, in order.
 pub type Entries = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// Bytes accepted and not yet written beyond which a call waits.
 const UNWRITTEN_BYTES_MAX: u64 = 64 << 20;
-/// Share of the capacity that `statfs` gives out, in percent: beyond it cleaning costs ever
-/// more, and an operator's "95% full" must not mean a write amplification of 10.
-const OFFERED_PERCENT: u64 = 90;
-
 /// A collection of an [`ObjectStore`], existing or about to be created.
 #[derive(Clone)]
 pub struct Collection {
@@ -61,27 +59,6 @@ pub struct Extent {
     pub offset: u64,
     /// Length in bytes.
     pub len: u64,
-}
-
-/// What a store, or a pool, takes and has left; all in bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Statfs {
-    /// What is offered: 90% of the capacity.
-    pub total: u64,
-    /// What is left of it.
-    pub available: u64,
-    /// What the store keeps for itself.
-    pub internally_reserved: u64,
-    /// Payload on flash, shared payload once.
-    pub allocated: u64,
-    /// Data of objects, shared payload for each.
-    pub data_stored: u64,
-    /// Omap records on flash.
-    pub omap_allocated: u64,
-    /// Checkpoint images.
-    pub internal_metadata: u64,
-    /// Objects.
-    pub objects: u64,
 }
 
 /// Ceph's `ObjectStore` on a [`Store`]: objects with data, attributes and omap, in
@@ -670,50 +647,6 @@ impl ObjectStore {
     ) -> Result<OmapIterator<'_>> {
         let id = self.with_node(collection, object, |id, _| id)?;
         Ok(OmapIterator::new(self, id))
-    }
-
-    // Space.
-
-    /// What the store takes and has left. Takes time for the number of pools only.
-    #[must_use]
-    pub fn statfs(&self) -> Statfs {
-        self.space(None)
-    }
-
-    /// What a pool takes; total and available are the store's.
-    #[must_use]
-    pub fn pool_statfs(&self, pool: i64) -> Statfs {
-        self.space(Some(pool))
-    }
-
-    fn space(&self, pool: Option<i64>) -> Statfs {
-        let log = &self.inner().log;
-        let capacity = log.geometry().capacity;
-        let total = capacity / 100 * OFFERED_PERCENT;
-        let live = log.table().live_total();
-        let live = live.saturating_sub(self.objects().buried_bytes());
-        let mut statfs = Statfs {
-            total,
-            available: total.saturating_sub(live),
-            internally_reserved: capacity - total,
-            ..Statfs::default()
-        };
-        for space in self.objects().table.spaces() {
-            if pool.is_some() && space.id.pool() != pool {
-                continue;
-            }
-            let read =
-                |counter: &crate::sync::AtomicI64| counter.load(Ordering::Relaxed).max(0) as u64;
-            statfs.objects += read(&space.usage.objects);
-            statfs.allocated += read(&space.usage.allocated_bytes);
-            statfs.data_stored += read(&space.usage.stored_bytes);
-            statfs.omap_allocated += read(&space.usage.omap_bytes);
-        }
-        if pool.is_none() {
-            let images = log.table().count(crate::log::State::Checkpoint);
-            statfs.internal_metadata = images * log.geometry().segment_bytes;
-        }
-        statfs
     }
 }
 

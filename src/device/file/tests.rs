@@ -1,7 +1,6 @@
 //! Tests of the file device on real files; the submodules need more of the machine.
 
 mod disks;
-mod measure;
 
 use std::path::PathBuf;
 

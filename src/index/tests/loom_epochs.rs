@@ -90,26 +90,12 @@ fn collect() {
 }
 
 /// An index with these hashes, in whose making every unit but the last was freed.
-fn index_with(hashes: &[KeyHash]) -> Arc<Index> {
-    let index = Index::new();
-    let mut shard = index.lock(0);
-    for (units, &hash) in (1..).zip(hashes) {
-        shard.insert(hash, entry_at(units)).unwrap();
-    }
-    drop(shard);
+fn collected_with(hashes: &[KeyHash]) -> Arc<Index> {
+    let index = index_with(hashes);
     collect();
     let lives = lives();
     assert_eq!(lives.began, lives.ended + 1);
-    Arc::new(index)
-}
-
-/// Hashes that fill a unit of `slots` slots, half of them on either side of a split.
-fn crowd(slots: u128) -> Vec<KeyHash> {
-    let buckets = 0..BUCKETS as u128;
-    let hashes = buckets.flat_map(|bucket| (0..slots).map(move |high| (bucket, high)));
-    hashes
-        .map(|(bucket, high)| hash_at(bucket, high << 31 | 1))
-        .collect()
+    index
 }
 
 /// Runs `write`, which retires the unit that a reader may have, and collects.
@@ -167,7 +153,7 @@ fn race(
 fn growth(first: First) {
     let hashes = crowd(1);
     let (kept, new) = (hashes[0], hash_at(0, 7));
-    let index = index_with(&hashes);
+    let index = collected_with(&hashes);
     let read = move |index: &Index| assert_eq!(index.get(kept), Some(entry_at(1)));
     let write = move |index: &Index| {
         index.lock(0).insert(new, entry_at(100)).unwrap();
@@ -192,7 +178,7 @@ fn loom_epochs_growth_against_first_lookup() {
 fn loom_epochs_split_against_lookup() {
     model("split", || {
         let hashes = crowd(2);
-        let index = index_with(&hashes);
+        let index = collected_with(&hashes);
         let read = {
             let hash = hashes[7];
             move |index: &Index| assert_eq!(index.get(hash), Some(entry_at(8)))
@@ -212,7 +198,7 @@ fn loom_epochs_split_against_lookup() {
 fn loom_epochs_growth_against_scan() {
     model("growth, a scan", || {
         let hashes = crowd(1);
-        let index = index_with(&hashes);
+        let index = collected_with(&hashes);
         let read = |index: &Index| {
             let mut found = Vec::new();
             index.scan_bucket(ScanPosition::START, &mut found).unwrap();
@@ -230,7 +216,7 @@ fn loom_epochs_growth_against_scan() {
 fn loom_epochs_clear_against_lookup() {
     model("clear", || {
         let hash = hash_at(0, 1);
-        let index = index_with(&[hash]);
+        let index = collected_with(&[hash]);
         let read = move |index: &Index| {
             assert!([None, Some(entry_at(1))].contains(&index.get(hash)));
         };
@@ -244,7 +230,7 @@ fn loom_epochs_clear_against_lookup() {
 fn loom_epochs_two_growths() {
     model("two growths", || {
         let hashes = crowd(1);
-        let index = index_with(&hashes);
+        let index = collected_with(&hashes);
         let (kept, new) = (hashes[0], hash_at(0, 7));
         let writer = {
             let index = index.clone();

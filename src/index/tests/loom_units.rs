@@ -4,28 +4,6 @@
 use super::*;
 use crate::sync::{Arc, thread};
 
-/// Hashes that fill a unit of `slots` slots, in two buckets that a split separates.
-fn crowd(slots: u128) -> Vec<KeyHash> {
-    let mut hashes = Vec::new();
-    for bucket in 0..BUCKETS as u128 {
-        for high in 0..slots {
-            // Tags with different top bits, which a split takes.
-            hashes.push(hash_at(bucket, high << 31 | 1));
-        }
-    }
-    hashes
-}
-
-fn index_with(hashes: &[KeyHash]) -> Arc<Index> {
-    let index = Index::new();
-    let mut shard = index.lock(0);
-    for (units, &hash) in (1..).zip(hashes) {
-        shard.insert(hash, entry_at(units)).unwrap();
-    }
-    drop(shard);
-    Arc::new(index)
-}
-
 fn depth(index: &Index) -> u32 {
     index.shards[0].directory.load().depth()
 }

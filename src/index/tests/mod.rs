@@ -53,6 +53,30 @@ fn entry_at(units: u64) -> Entry {
     }
 }
 
+/// Hashes that fill a unit of `slots` slots, in two buckets that a split separates.
+#[cfg(loom)]
+fn crowd(slots: u128) -> Vec<KeyHash> {
+    let mut hashes = Vec::new();
+    for bucket in 0..BUCKETS as u128 {
+        for high in 0..slots {
+            // Tags with different top bits, which a split takes.
+            hashes.push(hash_at(bucket, high << 31 | 1));
+        }
+    }
+    hashes
+}
+
+#[cfg(loom)]
+fn index_with(hashes: &[KeyHash]) -> crate::sync::Arc<Index> {
+    let index = Index::new();
+    let mut shard = index.lock(0);
+    for (units, &hash) in (1..).zip(hashes) {
+        shard.insert(hash, entry_at(units)).unwrap();
+    }
+    drop(shard);
+    crate::sync::Arc::new(index)
+}
+
 /// SplitMix64: small, and the same on every machine.
 #[cfg(not(loom))]
 pub(super) struct Random(u64);

@@ -59,15 +59,15 @@ impl Objects {
         // Most often there is room for more than images can grow by.
         let most =
             cursor.record_bytes(log) + self.clone_bytes(plan, ids) + NODE_BYTES * ids.len() as u64;
-        let usable = |growth| {
+        let usable_with = |growth| {
             let usable = log.usable_bytes(self.all_images(growth));
             match cursor.payload_bytes() {
                 0 => usable,
                 _ => usable - usable / NO_PAYLOAD_PART,
             }
         };
-        let usable_then = usable(most);
-        if live <= usable_then && usable_then >= least && !is_limited {
+        let usable = usable_with(most);
+        if live <= usable && usable >= least && !is_limited {
             return Ok(());
         }
         if new_bytes == 0 && growth <= 0 {
@@ -78,7 +78,7 @@ impl Objects {
                 what: "memory limit",
             });
         }
-        let usable = usable(growth.max(0) as u64);
+        let usable = usable_with(growth.max(0) as u64);
         let freed = self.freed_bytes(plan, ids);
         let fits = live - freed.min(live) <= usable && (growth <= 0 || usable >= least);
         if fits || (growth <= 0 && freed >= new_bytes) {

@@ -11,7 +11,6 @@ seconds=$3
 megabytes=$4
 name=bench-$type
 . "$(dirname "$0")/common.sh"
-trap at_exit EXIT
 export LOOPS=0 BLOCK=$((megabytes * 19 / 10 * 1048576))
 
 # Of the OSD: CPU in ticks, bytes given to the device.

@@ -58,3 +58,4 @@ at_exit() {
     "$here/cluster.sh" stop "$name" || true
     exit "$code"
 }
+trap at_exit EXIT

@@ -8,7 +8,6 @@ set -euo pipefail
 type=$1
 name=full-$type
 . "$(dirname "$0")/common.sh"
-trap at_exit EXIT
 export BLOCK=4294967296
 
 is_full() { json health detail | grep -q OSD_FULL; }

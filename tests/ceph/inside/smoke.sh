@@ -11,7 +11,6 @@ megabytes=$3
 pgs=$4
 name=smoke-$type
 . "$(dirname "$0")/common.sh"
-trap at_exit EXIT
 
 boot() {
     cluster start "$type"

@@ -9,7 +9,6 @@ type=$2
 suites=("${@:3}")
 name=suites-$type
 . "$(dirname "$0")/common.sh"
-trap at_exit EXIT
 
 # EC: needs three OSDs. PoolQuota and Service wait for minutes for statistics. ShutdownRace
 # starts 128 clients.

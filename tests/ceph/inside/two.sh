@@ -9,7 +9,6 @@ set -euo pipefail
 megabytes=$1
 name=two
 . "$(dirname "$0")/common.sh"
-trap at_exit EXIT
 export LOOPS=1
 
 write_everything() {

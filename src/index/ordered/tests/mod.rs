@@ -5,7 +5,6 @@ mod image;
 mod memory;
 mod model;
 mod snapshot;
-mod speed;
 
 use super::*;
 use crate::index::tests::Random;
