@@ -119,6 +119,12 @@ fn segment_header_is_as_ever() {
         opened_seqno: 8,
         group: 9,
         opened_clock: 10,
+        extents: Some(
+            [Extent {
+                segment: 11,
+                end: 12,
+            }; HEAD_COUNT],
+        ),
     };
     let mut block = [0; 512];
     header.encode(&mut block);
@@ -234,6 +240,10 @@ fn root_piece_is_as_ever() {
         covered_by_older: vec![9],
         next_seqno: 10,
         next_group: 12,
+        extents: [Extent {
+            segment: 19,
+            end: 20,
+        }; HEAD_COUNT],
         clock: 11,
         segments: vec![CheckpointSegment {
             segment: 13,
@@ -257,7 +267,7 @@ fn root_piece_is_as_ever() {
     golden("root piece", &bytes);
 }
 
-/// The images of version 2.
+/// The images of version 3.
 const GOLDEN: &[(&str, &str)] = &[
     ("record", "6199a4e66642430e03000a0000c803006b657976616c7565"),
     (
@@ -274,24 +284,27 @@ const GOLDEN: &[(&str, &str)] = &[
     ),
     (
         "segment header",
-        "65736b65722e73670200000005000000aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaabbbbbbbbbbbbbbbb\
-         bbbbbbbbbbbbbbbb00000004(6)02(5)ff01000000020000080000000303000006(7)07(7)08(7)0\
-         9(7)0a(7)8f6e8f50891df2d8(384)",
+        "65736b65722e73670300000005000000aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaabbbbbbbbbbbbbbb\
+         bbbbbbbbbbbbbbbbb00000004(6)02(5)ff01000000020000080000000303010006(7)07(7)08(7\
+         )09(7)0a(7)0b0000000c0000000b0000000c0000000b0000000c0000000b0000000c0000000b00\
+         00000c0000000b0000000c0000000b0000000c0000000b0000000c0000000b0000000c000000fda\
+         3a1536859b330(312)",
     ),
     (
         "root piece",
-        "cee9a4e0f85feff16573636b02(11)05(7)da(7)25c3f3bb2c6c0b8504(4)020000060000000101(\
-         7)02(7)03(7)dbffffff01(36)08(7)09(7)0d0000000e(7)0f(7)10(7)11(7)12(7)05(7)7affff\
-         ff0100000006(7)07(7)a4ffffff01000000a4ffffff010000000a(7)0c(7)0b(7)8cffffff01000\
-         000",
+        "5a48e14bf23fa6be6573636b02(11)05(7)2201(6)4f77ccd5d8470b5b04(4)0200000600000001\
+         01(7)02(7)03(7)dbffffff01(36)08(7)09(7)0d0000000e(7)0f(7)10(7)11(7)12(7)05(7)7a\
+         ffffff0100000006(7)07(7)a4ffffff01000000a4ffffff010000000a(7)0c(7)1300000014000\
+         0001300000014000000130000001400000013000000140000001300000014000000130000001400\
+         00001300000014000000130000001400000013000000140000000b(7)44ffffff01000000",
     ),
     (
         "superblock",
-        "65736b65722e7362db93ac424441435402000000f100000006(7)01(7)02(7)03(7)040000000500\
-         00000400000005000000040000000500000004000000050000000400000005000000040000000500\
-         000004000000050000000400000005000000040000000500000003(4)020000bc0200000b(7)ecff\
-         ffff0100000006(7)aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaabbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb\
-         b00000004(6)02(5)ff010000000200000800000007(7)38ffffff010000000108(7)09(7)0a(7)8\
-         3ffffff01(3826)",
+        "65736b65722e736203054cb3b080202503000000f100000006(7)01(7)02(7)03(7)04000000050\
+         0000004000000050000000400000005000000040000000500000004000000050000000400000005\
+         00000004000000050000000400000005000000040000000500000003(4)020000bc0200000b(7)e\
+         cffffff0100000006(7)aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaabbbbbbbbbbbbbbbbbbbbbbbbbbb\
+         bbbbb00000004(6)02(5)ff010000000200000800000007(7)38ffffff010000000108(7)09(7)0\
+         a(7)83ffffff01(3826)",
     ),
 ];

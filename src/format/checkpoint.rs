@@ -16,7 +16,9 @@ use rkyv::{Archive, Deserialize, Serialize, rancor};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::bytes::{FieldWriter, u32_at, u64_at};
-use super::{Class, Generation, Geometry, Invalid, Seed, SegmentHeader, SegmentId, Seqno};
+use super::{
+    Class, Extent, Generation, Geometry, HEAD_COUNT, Invalid, Seed, SegmentHeader, SegmentId, Seqno,
+};
 
 const MAGIC: u32 = u32::from_le_bytes(*b"esck");
 
@@ -184,6 +186,7 @@ impl CheckpointSegment {
             opened_seqno: self.opened_seqno,
             group: self.group,
             opened_clock: self.opened_clock,
+            extents: None,
         }
     }
 }
@@ -210,6 +213,8 @@ pub struct Root {
     /// The next group when the root was made: all before it were flushed before the root
     /// came into force.
     pub next_group: u64,
+    /// How far each head's open segment was filled by the groups before that one.
+    pub extents: [Extent; HEAD_COUNT],
     /// The clock when the root was made.
     pub clock: u64,
     /// The segments of all images and root copies in force.

@@ -28,6 +28,21 @@ pub struct Extent {
     pub end: u32,
 }
 
+impl Extent {
+    /// Reads those of all heads.
+    pub(super) fn decode_all(bytes: &[u8], at: usize) -> Result<[Self; HEAD_COUNT], Invalid> {
+        let mut extents = [Self::default(); HEAD_COUNT];
+        for (head, extent) in extents.iter_mut().enumerate() {
+            let at = at + 8 * head;
+            *extent = Self {
+                segment: u32_at(bytes, at)?,
+                end: u32_at(bytes, at + 4)?,
+            };
+        }
+        Ok(extents)
+    }
+}
+
 /// The head of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FrameHeader {
@@ -99,14 +114,7 @@ impl FrameHeader {
         if u64_at(bytes, 0)? != seed.checksum(offset, content) {
             return Err(Invalid::Checksum);
         }
-        let mut extents = [Extent::default(); HEAD_COUNT];
-        for (head, extent) in extents.iter_mut().enumerate() {
-            let at = 64 + 8 * head;
-            *extent = Extent {
-                segment: u32_at(bytes, at)?,
-                end: u32_at(bytes, at + 4)?,
-            };
-        }
+        let extents = Extent::decode_all(bytes, 64)?;
         let flags = u32_at(bytes, 28)?;
         if flags & !(SEALS | PAYLOAD) != 0 {
             return Err(Invalid::Field("frame flags"));

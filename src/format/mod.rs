@@ -42,7 +42,7 @@ pub use segment::{COMMIT_STREAM, Class, HEAD_COUNT, SEGMENT_HEADER_BYTES, Seed, 
 pub use superblock::{CUTS_MAX, Clean, Cut, Superblock};
 
 /// Version of the format this build reads and writes.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// Why bytes from media were refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

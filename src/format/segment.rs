@@ -3,12 +3,12 @@
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use super::bytes::{FieldWriter, array, u16_at, u32_at, u64_at};
-use super::{Generation, Geometry, Invalid, SegmentId, Seqno};
+use super::{Extent, Generation, Geometry, Invalid, SegmentId, Seqno};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"esker.sg");
 
 /// Bytes of a segment header's content; the rest of its block is zero.
-pub const SEGMENT_HEADER_BYTES: usize = 128;
+pub const SEGMENT_HEADER_BYTES: usize = 128 + 8 * HEAD_COUNT;
 
 /// What a segment holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -69,6 +69,9 @@ pub struct SegmentHeader {
     pub group: u64,
     /// Clock (bytes of user records) when it was taken into use.
     pub opened_clock: u64,
+    /// How far each head's open segment was durable when the group before that one was;
+    /// `None` when that is not known.
+    pub extents: Option<[Extent; HEAD_COUNT]>,
 }
 
 impl SegmentHeader {
@@ -88,12 +91,15 @@ impl SegmentHeader {
             .u32(geometry.block_bytes)
             .u32(geometry.unit_bytes)
             .put(&self.class.encode())
-            .u16(0)
+            .u16(u16::from(self.extents.is_some()))
             .u64(self.generation)
             .u64(self.epoch)
             .u64(self.opened_seqno)
             .u64(self.group)
             .u64(self.opened_clock);
+        for extent in &self.extents.unwrap_or_default() {
+            writer.u32(extent.segment).u32(extent.end);
+        }
         let end = writer.written();
         assert_eq!(end + 8, SEGMENT_HEADER_BYTES);
         let checksum = xxh3_64(&block[..end]);
@@ -136,6 +142,11 @@ impl SegmentHeader {
             opened_seqno: u64_at(content, 96)?,
             group: u64_at(content, 104)?,
             opened_clock: u64_at(content, 112)?,
+            extents: match u16_at(content, 78)? {
+                0 => None,
+                1 => Some(Extent::decode_all(content, 120)?),
+                _ => return Err(Invalid::Field("segment header flags")),
+            },
         };
         if header.segment >= geometry.segment_count {
             return Err(Invalid::Field("segment number"));
@@ -209,6 +220,7 @@ mod tests {
             opened_seqno: 77,
             group: 12,
             opened_clock: 99,
+            extents: Some([Extent { segment: 3, end: 8 }; HEAD_COUNT]),
         };
         let mut block = [0; 512];
         header.encode(&mut block);

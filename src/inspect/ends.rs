@@ -80,11 +80,14 @@ impl Ends {
                 let opened = ends.opened.entry(header.epoch).or_insert(Seqno::MAX);
                 *opened = header.opened_seqno.min(*opened);
             }
+            if let Some(extents) = &header.extents {
+                ends.saw(header.epoch, header.group, extents);
+            }
         }
         ends
     }
 
-    /// Notes a frame of an epoch.
+    /// Notes what a frame or header of an epoch says.
     pub(super) fn saw(&mut self, epoch: u64, group: u64, extents: &[Extent; HEAD_COUNT]) {
         let newest = self.epochs.entry(epoch).or_default();
         if group >= newest.group {

@@ -130,6 +130,7 @@ fn tell(
         opened_seqno: 1,
         group: 1,
         opened_clock: 0,
+        extents: None,
     };
     if let Told::Frame(frame) = told {
         header.class = Class::Data(COMMIT_STREAM);

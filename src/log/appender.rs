@@ -72,7 +72,6 @@ pub(crate) struct Group {
     pub(crate) writers: u64,
     /// Bytes of callers' records.
     pub(crate) user_bytes: u64,
-    extents: [Extent; HEAD_COUNT],
 }
 
 /// State behind the appender's lock.
@@ -117,7 +116,8 @@ pub(crate) struct Appender {
     rounds: u64,
     /// Headers of checkpoint segments that the next group writes.
     headers: Vec<(SegmentId, SegmentHeader)>,
-    durable_extents: [Extent; HEAD_COUNT],
+    /// How far each head's open segment is filled by the groups closed so far.
+    extents: [Extent; HEAD_COUNT],
     /// Free segments kept for one large batch.
     pub(super) claimed: usize,
     pub(super) image_room: ImageRoom,
@@ -180,7 +180,7 @@ impl Appender {
             no_slack_before: 0,
             rounds: 0,
             headers: Vec::new(),
-            durable_extents: Default::default(),
+            extents: Default::default(),
             claimed: 0,
             image_room: ImageRoom::default(),
             buffers: Vec::new(),
@@ -196,6 +196,11 @@ impl Appender {
 
     pub(crate) fn next_group(&self) -> u64 {
         self.next_group
+    }
+
+    /// How far each head's open segment is filled by the groups before the next.
+    pub(crate) fn extents(&self) -> [Extent; HEAD_COUNT] {
+        self.extents
     }
 
     pub(crate) fn clock(&self) -> u64 {
@@ -387,9 +392,8 @@ impl Appender {
         bytes.clear();
         let frame_offset = self.heads[head_index].next;
         let mut write_offset = frame_offset;
-        if let Some(header) = first {
+        if first.is_some() {
             bytes.resize(self.geometry.header_bytes() as usize);
-            header.encode(&mut bytes);
             write_offset = 0;
         }
         let at = bytes.len();
@@ -400,6 +404,7 @@ impl Appender {
             segment,
             seed: self.table.segment(segment).seed(),
             write_offset,
+            header: first,
             frame_offset,
             bytes,
             data_end: 0,
@@ -481,6 +486,7 @@ impl Appender {
             opened_seqno: self.next_seqno,
             group: self.next_group,
             opened_clock: self.clock,
+            extents: None,
         }
     }
 
@@ -511,6 +517,9 @@ impl Appender {
         let mut headers = self.take_frees(durable);
         let freeing = headers.len();
         headers.append(&mut self.headers);
+        for (_, header) in &mut headers {
+            header.extents = Some(self.extents);
+        }
         if self.closed.is_empty() && headers.is_empty() {
             return None;
         }
@@ -533,14 +542,11 @@ impl Appender {
         self.in_flight_bytes = std::mem::take(&mut self.pending_bytes);
         self.pending_records = 0;
         self.oldest_pending = None;
-        let mut extents = [Extent::default(); HEAD_COUNT];
-        for (extent, head) in extents.iter_mut().zip(&self.heads) {
-            if let Some(segment) = head.segment {
-                *extent = Extent {
-                    segment,
-                    end: head.next,
-                };
-            }
+        for (extent, head) in self.extents.iter_mut().zip(&self.heads) {
+            *extent = head.segment.map_or_else(Extent::default, |segment| Extent {
+                segment,
+                end: head.next,
+            });
         }
         Some(Group {
             frames: self.in_flight.clone(),
@@ -548,7 +554,6 @@ impl Appender {
             headers,
             writers: std::mem::take(&mut self.writers),
             user_bytes: std::mem::take(&mut self.pending_user_bytes),
-            extents,
         })
     }
 
@@ -565,8 +570,12 @@ impl Appender {
             base_seqno: frame.base_seqno,
             last_seqno: frame.last_seqno,
             clock: self.clock,
-            extents: self.durable_extents,
+            extents: self.extents,
         };
+        if let Some(first) = &mut frame.header {
+            first.extents = Some(self.extents);
+            first.encode(&mut frame.bytes);
+        }
         let at = (frame.frame_offset - frame.write_offset) as usize;
         header.encode(
             frame.seed,
@@ -603,7 +612,6 @@ impl Appender {
         }
         self.freeing = 0;
         self.rounds += 1;
-        self.durable_extents = group.extents;
         self.in_flight_bytes = 0;
         drop(group);
         for frame in std::mem::take(&mut self.in_flight) {

@@ -494,6 +494,7 @@ impl Log {
             let appender = self.appender.lock();
             root.next_seqno = appender.next_seqno();
             root.next_group = appender.next_group();
+            root.extents = appender.extents();
             root.clock = appender.clock();
         }
         root.covered_by_newest = self.covered(root.newest_horizon);

@@ -1,7 +1,7 @@
 //! Frames as they are filled, and the heads that fill them.
 
 use crate::device::AlignedBuf;
-use crate::format::{Seed, SegmentId, Seqno};
+use crate::format::{Seed, SegmentHeader, SegmentId, Seqno};
 
 use super::payload::{Area, Payload};
 use super::policy::WriteTime;
@@ -12,6 +12,8 @@ pub(crate) struct Frame {
     pub(super) seed: Seed,
     /// Offset in the segment where `bytes` starts: the segment header for a first frame.
     pub(crate) write_offset: u32,
+    /// Of a first frame, written when the group is closed.
+    pub(super) header: Option<SegmentHeader>,
     /// Offset in the segment of the frame header.
     pub(super) frame_offset: u32,
     pub(crate) bytes: AlignedBuf,

@@ -193,11 +193,10 @@ struct Replay<'a> {
     seen_seqno: Seqno,
     seen_unsettled: bool,
     clock: u64,
-    /// Extents in the newest frame of the unsettled epoch, the frame's group, and whether
-    /// all frames of that group were there.
+    /// How far the heads' segments had been filled before a group, as the newest group says
+    /// that frames or headers of the unsettled epoch, or the root, are of.
     extents: [Extent; HEAD_COUNT],
     extents_group: u64,
-    extents_complete: bool,
     /// Scanned segments that were not sealed: header and end of the frames seen.
     unsealed: Vec<(SegmentHeader, u64)>,
     /// Segments with frames of the dropped last group, and where those begin.
@@ -228,7 +227,7 @@ impl<'a> Replay<'a> {
         let flushed_group = newest_group(Some(superblock.epoch))
             .max(root.next_group)
             .saturating_sub(1);
-        Self {
+        let mut replay = Self {
             log,
             headers,
             restored: Vec::new(),
@@ -255,14 +254,19 @@ impl<'a> Replay<'a> {
                 .max(opened_seqno.unwrap_or(0)),
             seen_unsettled: false,
             clock: clean.map_or(0, |clean| clean.clock).max(root.clock),
-            extents: Default::default(),
-            extents_group: 0,
-            extents_complete: false,
+            extents: root.extents,
+            extents_group: root.next_group,
             unsealed: Vec::new(),
             dropped: BTreeMap::new(),
             flushed_group,
             root,
+        };
+        for header in headers_found().filter(|header| header.epoch == superblock.epoch) {
+            if let Some(extents) = &header.extents {
+                replay.note_extents(header.group, extents);
+            }
         }
+        replay
     }
 
     fn load_images(&mut self, owner: &dyn Owner) -> Result<()> {
@@ -498,9 +502,7 @@ impl<'a> Replay<'a> {
         for (frame, epoch, _) in frames {
             self.seen_seqno = self.seen_seqno.max(frame.header.last_seqno);
             if Some(*epoch) == self.unsettled {
-                self.extents = frame.header.extents;
-                self.extents_group = group;
-                self.extents_complete = frames.len() == usize::from(frame.header.frame_count);
+                self.note_extents(group, &frame.header.extents);
             }
         }
         let unsettled = frames

@@ -26,6 +26,7 @@ fn forged(device: &SimulatedDevice, random: &mut Random) -> Vec<u8> {
         opened_seqno: 1 << 40,
         group: 1 << 40,
         opened_clock: 1 << 40,
+        extents: None,
     };
     let mut bytes = vec![0; 2 * BLOCK];
     header.encode(&mut bytes[..BLOCK]);

@@ -114,7 +114,8 @@ fn roots() -> impl Strategy<Value = Root> {
         (images(), images()).prop_map(|(newest, older)| PartitionImages { newest, older });
     let maps = vec(any::<(u64, u64)>(), 0..9);
     let lists = (vec(partition, 0..9), maps, vec(checkpoint_segments(), 0..9));
-    (any::<[u64; 6]>(), lists).prop_map(|(numbers, (partitions, maps, segments))| Root {
+    let all = (any::<[u64; 6]>(), extents(), lists);
+    all.prop_map(|(numbers, extents, (partitions, maps, segments))| Root {
         sequence: numbers[0],
         partitions,
         newest_horizon: numbers[1],
@@ -123,6 +124,7 @@ fn roots() -> impl Strategy<Value = Root> {
         covered_by_older: maps.iter().map(|map| map.1).collect(),
         next_seqno: numbers[3],
         next_group: numbers[4],
+        extents,
         clock: numbers[5],
         segments,
     })
@@ -188,6 +190,7 @@ proptest! {
         class in classes(),
         segment in any::<u32>(),
         numbers in any::<[u64; 5]>(),
+        extents in proptest::option::of(extents()),
     ) {
         let header = SegmentHeader {
             geometry,
@@ -198,6 +201,7 @@ proptest! {
             opened_seqno: numbers[2],
             group: numbers[3],
             opened_clock: numbers[4],
+            extents,
         };
         let mut block = [0xff; 512];
         header.encode(&mut block);
@@ -293,6 +297,7 @@ proptest! {
             opened_seqno: 1,
             group: 1,
             opened_clock: 1,
+            extents: None,
         };
         header.encode(&mut block);
         change(&mut block, 8);

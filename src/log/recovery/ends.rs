@@ -86,17 +86,17 @@ impl Replay<'_> {
         Ok(())
     }
 
+    /// Notes how far the heads' segments had been filled before a group: all of it was flushed.
+    pub(super) fn note_extents(&mut self, group: u64, extents: &[Extent; HEAD_COUNT]) {
+        if group >= self.extents_group {
+            self.extents_group = group;
+            self.extents = *extents;
+        }
+    }
+
     /// Every scanned segment must have ended where it should.
     pub(super) fn check_ends(&self) -> Result<()> {
         let superblock = self.log.superblocks.lock().current.clone();
-        // A later group was begun, so this one was flushed.
-        let was_flushed = self.extents_group > 0 && self.seen_group > self.extents_group;
-        if self.seen_unsettled && was_flushed && !self.extents_complete && !self.may_lack_frames() {
-            return Err(Error::Corrupt {
-                offset: 0,
-                why: Invalid::Missing("an acknowledged frame"),
-            });
-        }
         for (header, end) in &self.unsealed {
             let (last_group, extents) = if Some(header.epoch) == self.unsettled {
                 let last = if *end == header.geometry.header_bytes() {
@@ -132,16 +132,5 @@ impl Replay<'_> {
             }
         }
         Ok(())
-    }
-
-    /// Whether frames of the newest group seen may be absent without damage: their segments
-    /// are covered by the images and were not scanned, or were freed by a later group.
-    fn may_lack_frames(&self) -> bool {
-        let freed = self.headers.iter().filter_map(header_of).any(|header| {
-            Some(header.epoch) == self.unsettled
-                && header.group > self.extents_group
-                && (header.class == Class::Free || header.generation > 1)
-        });
-        freed || self.extents_group < self.root.next_group
     }
 }

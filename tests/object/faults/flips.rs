@@ -2,9 +2,10 @@
 //! serves is right, or the error of that object alone. Never a panic, never wrong data.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use esker::device::{CrashPolicy, SimulatedDevice};
-use esker::{CollectionName, Error, ObjectName, Result};
+use esker::{CollectionName, Error, ObjectName, Options, Result};
 
 use super::history::History;
 use super::workload::{Workload, creation};
@@ -83,27 +84,46 @@ fn agrees(store: &EngineStore, state: &ModelStore) -> std::result::Result<(), St
     Ok(())
 }
 
-/// Flips bits here and there, one at a time. `states` are those an open may find: damage of
-/// the last group before a crash cannot be told from a torn write.
-fn flips(base: &SimulatedDevice, states: &[ModelStore], seed: u64, tried: u64) {
+/// Bits here and there where something is written: the offset of a sector, and a bit in it.
+fn scattered(base: &SimulatedDevice, seed: u64, tried: u64) -> Vec<(u64, u64)> {
     let mut random = Random::new(seed);
     let all = base.read_raw(0, 10 << 20);
-    // Sectors with something in them; runs of payload are thinned out.
+    // Runs of payload are thinned out.
     let used: Vec<u64> = (0..all.len() / 512)
         .filter(|sector| all[sector * 512..][..512].iter().any(|byte| *byte != 0))
         .map(|sector| sector as u64)
         .collect();
     let step = (used.len() as u64 / tried).max(1);
+    (random.below(step)..used.len() as u64)
+        .step_by(step as usize)
+        .map(|at| {
+            // Most structures are at the front of a sector.
+            let bit = match random.below(2) {
+                0 => random.below(64 * 8),
+                _ => random.below(512 * 8),
+            };
+            (used[at as usize] * 512, bit)
+        })
+        .collect()
+}
+
+/// A bit in the header of every frame.
+fn frame_headers(base: &SimulatedDevice) -> Vec<(u64, u64)> {
+    let all = base.read_raw(0, 10 << 20);
+    (0..all.len() / 512)
+        .map(|sector| sector * 512)
+        .filter(|offset| &all[offset + 8..offset + 12] == b"esfr")
+        .map(|offset| (offset as u64, 185))
+        .collect()
+}
+
+/// Flips bits, one at a time. `states` are those an open may find: damage of the last group
+/// before a crash cannot be told from a torn write.
+fn flips(base: &SimulatedDevice, states: &[ModelStore], seed: u64, bits: &[(u64, u64)]) {
     let (mut refused, mut opened) = (0, 0);
-    for at in (random.below(step)..used.len() as u64).step_by(step as usize) {
-        // Most structures are at the front of a sector.
-        let bit = match random.below(2) {
-            0 => random.below(64 * 8),
-            _ => random.below(512 * 8),
-        };
-        let offset = used[at as usize] * 512;
+    for (offset, bit) in bits {
         let device = Arc::new(base.snapshot());
-        device.flip_bit(offset, bit);
+        device.flip_bit(*offset, *bit);
         let context = format!("seed {seed}: bit {bit} at {offset}");
         match EngineStore::open(&device, &options()) {
             Ok(store) => {
@@ -126,11 +146,12 @@ fn flips(base: &SimulatedDevice, states: &[ModelStore], seed: u64, tried: u64) {
 
 fn small(
     seed: u64,
+    options: &Options,
     checkpoint: bool,
     transactions: u64,
 ) -> (Arc<SimulatedDevice>, EngineStore, Vec<ModelStore>) {
     let device = Arc::new(SimulatedDevice::new(10 << 20, 512));
-    let store = EngineStore::create(&device, &options()).unwrap();
+    let store = EngineStore::create(&device, options).unwrap();
     let mut history = History::new();
     for (collection, transaction) in creation() {
         apply(&store, &mut history, collection, transaction).unwrap();
@@ -158,25 +179,47 @@ fn tried() -> u64 {
 #[test]
 fn flips_in_records_and_frames() {
     let seed = seed();
-    let (device, store, states) = small(seed, false, 60);
+    let (device, store, states) = small(seed, &options(), false, 60);
     let image = device.crash_image(CrashPolicy::KeepAll);
     store.abandon();
-    flips(&image, &states, seed, tried());
+    flips(&image, &states, seed, &scattered(&image, seed, tried()));
 }
 
 #[test]
 fn flips_in_images_and_records() {
     let seed = seed();
-    let (device, store, states) = small(seed, true, 80);
+    let (device, store, states) = small(seed, &options(), true, 80);
     let image = device.crash_image(CrashPolicy::KeepAll);
     store.abandon();
-    flips(&image, &states, seed, tried());
+    flips(&image, &states, seed, &scattered(&image, seed, tried()));
+}
+
+/// Damage of groups that the images have part of is no torn end, whichever of their frames it
+/// is in: the images were written because all of them had been flushed. An open that took it
+/// for one served the part.
+#[test]
+fn damage_of_groups_the_images_have_part_of_is_no_torn_end() {
+    let seed = seed();
+    // So that some partitions are imaged after every transaction.
+    let options = options().checkpoint_interval_bytes(16 << 10);
+    for seed in seed..seed + soak().map_or(48, |times| 1000 * times) {
+        let (device, store, states) = small(seed, &options, false, 8);
+        std::thread::sleep(Duration::from_millis(2));
+        let image = device.crash_image(CrashPolicy::KeepAll);
+        store.abandon();
+        flips(&image, &states, seed, &frame_headers(&image));
+    }
 }
 
 #[test]
 fn flips_in_a_closed_store() {
     let seed = seed();
-    let (device, store, states) = small(seed, true, 80);
+    let (device, store, states) = small(seed, &options(), true, 80);
     store.close().unwrap();
-    flips(&device, &states[..1], seed, tried());
+    flips(
+        &device,
+        &states[..1],
+        seed,
+        &scattered(&device, seed, tried()),
+    );
 }
