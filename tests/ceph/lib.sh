@@ -4,6 +4,13 @@
 
 set -euo pipefail
 
+# Mounts of our own, that go with the last process in them. Seen from outside nothing is mounted
+# in the cache: who deletes it deletes nothing of the machine's /dev.
+if [ "${ESKER_CEPH_MOUNTS:-}" != own ]; then
+    [ "$(id -u)" -eq 0 ] || { echo "FAILED: a chroot needs root" >&2; exit 1; }
+    ESKER_CEPH_MOUNTS=own exec unshare --mount --propagation private "$0" "$@"
+fi
+
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 TREE=$(cd "$HERE/../.." && pwd)
 CACHE=${ESKER_CEPH:-/var/tmp/esker-ceph}
@@ -87,11 +94,4 @@ in_place() {
 # Runs a command in the chroot.
 inside() {
     chroot "$ROOT" /usr/bin/env LC_ALL=C.UTF-8 PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root "$@"
-}
-
-leave() {
-    local folder
-    for folder in esker dev sys proc; do
-        ! mounted "$ROOT/$folder" || umount -R "$ROOT/$folder" || say "$ROOT/$folder is still in use"
-    done
 }

@@ -6,13 +6,11 @@ running=(ceph-osd ceph-mon ceph-mgr ceph-common ceph-test fio librbd1 procps psm
 building=(g++ make libboost-dev libboost-system1.83-dev libfmt-dev python3 python3-yaml patch xz-utils)
 
 if [ ! -e "$ROOT/.complete" ]; then
-    [ "$(id -u)" -eq 0 ] || die "a chroot needs root"
     need mmdebstrap debian-archive-keyring
     from=$(mirror)
     mkdir -p "$CACHE/debs"
     reachable "$from/dists/trixie/InRelease" || skip "the package server does not answer for trixie"
-    leave
-    rm -rf "$ROOT"
+    rm -rf --one-file-system "$ROOT"
     # The packages outlive the chroot: a second one needs no download.
     keep='mkdir -p "$1"/var/cache/apt/archives; cp -l '"$CACHE"'/debs/*.deb "$1"/var/cache/apt/archives/ 2>/dev/null || true'
     mmdebstrap --quiet --mode=root --variant=minbase \

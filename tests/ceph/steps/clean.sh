@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Stops what a cluster step left and takes the mounts away; the cache stays.
+# Stops what a cluster step that was killed left running; the cache stays.
 . "$(dirname "$0")/../lib.sh"
 
 for pid in "$SHARED"/run/*/*.mypid; do
@@ -12,4 +12,3 @@ for loop in "$SHARED"/run/*/loop.*; do
     [ ! -e "$loop" ] || losetup -d "$(cat "$loop")" || true
     rm -f "$loop"
 done
-leave
