@@ -284,7 +284,10 @@ fn removals(store: &ObjectStore, parent: &Collection, group: CollectionName, cou
     println!("p99 of another collection's 4 KiB writes: {alone:?} alone");
     let mut pages = Vec::new();
     // Half of them as fast as asked, then as fast as it goes.
-    for (wanted, pace) in [(count / 2, REMOVALS_A_SECOND), (count - count / 2, u64::MAX)] {
+    for (wanted, pace) in [
+        (count / 2, REMOVALS_A_SECOND),
+        (count - count / 2, u64::MAX),
+    ] {
         let is_done = AtomicBool::new(false);
         let mut beside = Vec::new();
         let (pages, is_done) = (&mut pages, &is_done);
