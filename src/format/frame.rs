@@ -29,6 +29,13 @@ pub struct Extent {
 }
 
 impl Extent {
+    /// Writes those of all heads.
+    pub(super) fn encode_all(extents: &[Self; HEAD_COUNT], writer: &mut FieldWriter<'_>) {
+        for extent in extents {
+            writer.u32(extent.segment).u32(extent.end);
+        }
+    }
+
     /// Reads those of all heads.
     pub(super) fn decode_all(bytes: &[u8], at: usize) -> Result<[Self; HEAD_COUNT], Invalid> {
         let mut extents = [Self::default(); HEAD_COUNT];
@@ -89,9 +96,7 @@ impl FrameHeader {
             .u64(self.base_seqno)
             .u64(self.last_seqno)
             .u64(self.clock);
-        for extent in &self.extents {
-            writer.u32(extent.segment).u32(extent.end);
-        }
+        Extent::encode_all(&self.extents, &mut writer);
         assert_eq!(writer.written(), FRAME_HEADER_BYTES);
         let checksum = seed.checksum(offset, &into[8..FRAME_HEADER_BYTES]);
         into[..8].copy_from_slice(&checksum.to_le_bytes());

@@ -97,9 +97,7 @@ impl SegmentHeader {
             .u64(self.opened_seqno)
             .u64(self.group)
             .u64(self.opened_clock);
-        for extent in &self.extents.unwrap_or_default() {
-            writer.u32(extent.segment).u32(extent.end);
-        }
+        Extent::encode_all(&self.extents.unwrap_or_default(), &mut writer);
         let end = writer.written();
         assert_eq!(end + 8, SEGMENT_HEADER_BYTES);
         let checksum = xxh3_64(&block[..end]);

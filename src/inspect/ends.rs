@@ -1,8 +1,8 @@
 //! Where the acknowledged frames of a segment must end, told from what other frames and
 //! headers say.
 //!
-//! Every frame says how far each head's open segment was durable one group earlier, so the
-//! newest frame of an epoch shows which unsealed segments have lost their tail (the rule
+//! Frames and headers say how far each head's open segment was durable one group earlier, so
+//! the newest of an epoch shows which unsealed segments have lost their tail (the rule
 //! of recovery's `check_ends`, here for every epoch that is left on media). A header says
 //! that all groups before its own were flushed, and comes with the first frame of its
 //! segment.

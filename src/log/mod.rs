@@ -44,10 +44,11 @@ use policy::spreads_commits;
 pub(crate) use policy::{first_exponent, head_class, next_exponent, survivor_exponent};
 pub(crate) use rebuild::{Rebuilt, log_to_rebuild};
 pub(crate) use recovery::{Found, open_log, parse_header};
+use reserve::RESERVE;
 pub(crate) use scanner::{ScannedFrame, SegmentScanner, read_retrying};
 pub(crate) use segments::{Segment, SegmentTable, State};
+use space::Wait;
 pub(crate) use space::{Claim, ImageBytes};
-use space::{RESERVE, Wait};
 pub(crate) use superblocks::{
     Superblocks, choose, create_superblocks, find_superblock, probe_geometry,
 };

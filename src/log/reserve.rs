@@ -23,6 +23,19 @@ pub(crate) struct Reserve {
     pub(crate) deletes: usize,
 }
 
+/// Free segments kept for the cleaner, and for deletes; a checkpoint leaves the former.
+pub(super) const RESERVE: Reserve = if MODEL {
+    Reserve {
+        cleaner: 0,
+        deletes: 0,
+    }
+} else {
+    Reserve {
+        cleaner: 2,
+        deletes: 2,
+    }
+};
+
 impl Appender {
     /// Free segments kept from a purpose, of a caller who makes images larger by `growth`
     /// bytes. Between what the cleaner and what callers get is the room for images.

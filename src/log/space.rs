@@ -7,7 +7,6 @@ use crate::sync::{MODEL, Ordering};
 use crate::{Error, Result};
 
 use super::image_room::image_segments;
-use super::reserve::Reserve;
 use super::{Appender, Counters, Log, Room};
 
 impl Log {
@@ -162,17 +161,5 @@ const RESERVED_SEGMENTS: u64 = if MODEL {
 const IMAGE_SEGMENTS: u64 = if MODEL { 0 } else { 3 };
 /// Beyond this share of the rest, cleaning gains too little to go on.
 const USABLE_PERCENT: u64 = 97;
-/// Free segments kept for the cleaner, and for deletes; a checkpoint leaves the former.
-pub(super) const RESERVE: Reserve = if MODEL {
-    Reserve {
-        cleaner: 0,
-        deletes: 0,
-    }
-} else {
-    Reserve {
-        cleaner: 2,
-        deletes: 2,
-    }
-};
 /// Free segments kept from puts where there are operations, beside what their images take.
 const KEPT_SEGMENTS: usize = 8;
