@@ -2,7 +2,7 @@
 //! other writers. In models a unit has four buckets of one or two slots.
 
 use super::*;
-use crate::sync::{Arc, thread};
+use crate::sync::thread;
 
 fn depth(index: &Index) -> u32 {
     index.shards[0].directory.load().depth()
